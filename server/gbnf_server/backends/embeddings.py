@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
-from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, read_object
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
+from gbnf_server.backends.wire import read_object
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import default_threads
 from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params

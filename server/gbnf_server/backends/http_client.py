@@ -20,40 +20,25 @@ import json
 import ssl
 from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep
 from asyncio import timeout as time_limit
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import inf
 from time import monotonic
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
-from gbnf_server.backends.wire import (
-    LineDecoder,
-    join_all_surrogates,
-    parse_count,
-    parse_error_body,
-    read,
-)
+from gbnf_server.backends.wire import LineDecoder
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
-from gbnf_server.system.errors import (
-    AnswerTimeoutError,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    GrammarRefusedError,
-    ServerResponseError,
-)
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendUnreachableError
 
 Method = Literal["GET", "POST"]
-GrammarErrors: TypeAlias = tuple[Collection[int], Collection[str]]
-"""The statuses of errors, and words of which one is in their messages, that mean a refused grammar."""
 _Value = TypeVar("_Value")
 find_api_key = find_saved_key
 """Return the API key of a llama-server that this user started, by its URL; None without one."""
@@ -446,48 +431,3 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 async def _closed(generator: AsyncGenerator[Any, None]) -> None:
     await generator.aclose()
-
-
-def read_object(
-    response: httpx.Response,
-    streamed: dict[str, Any] | None = None,
-    *,
-    context_length: int | None = None,
-    grammar_errors: GrammarErrors = ((), ()),
-) -> dict[str, Any]:
-    """Return the JSON object of a response. `streamed`: what the lines of a streamed response add up to.
-
-    Servers send errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text. Raises
-    ContextOverflowError, GrammarRefusedError, ServerResponseError, MalformedTextError or BackendError.
-    """
-    if not response.is_success:
-        value = parse_error_body(response.content)
-    elif streamed == {}:
-        raise BackendError("the server's answer ended too early. See its log.")
-    else:
-        value = read(response.content) if streamed is None else join_all_surrogates(streamed)
-    answer: dict[str, Any] = value if isinstance(value, dict) else {}
-    error = answer.get("error")
-    if response.is_success and error is None:
-        if isinstance(value, dict):
-            return answer
-        raise ServerResponseError(response.status_code, f"no JSON object: {response.text[:200]!r}")
-    told = error if isinstance(error, dict) else {}
-    named = told.get("message") or error or answer.get("message") or answer.get("detail")
-    message = str(named or response.text[:200] or response.reason_phrase)
-    # an error in a stream comes with the status of its beginning
-    status = (response.is_success and parse_count(told.get("code"))) or response.status_code
-    if told.get("type") == "exceed_context_size_error" or _is_overflow(message.lower()):
-        available = parse_count(told.get("n_ctx")) or context_length
-        raise ContextOverflowError(parse_count(told.get("n_prompt_tokens")) or None, available)
-    statuses, words = grammar_errors
-    if status in statuses and any(word in message.lower() for word in words):
-        raise GrammarRefusedError(message)
-    raise ServerResponseError(status, message)
-
-
-def _is_overflow(message: str) -> bool:
-    """Return whether an error means that the messages are too long for the model."""
-    return "context" in message and any(
-        word in message for word in ("length", "window", "size", "exceed", "overflow", "longer", "too long")
-    )

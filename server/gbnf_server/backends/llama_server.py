@@ -39,19 +39,20 @@ from gbnf_server.backends.base import (
     Usage,
 )
 from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
-from gbnf_server.backends.http_client import (
-    GrammarErrors,
-    HttpClient,
-    HttpSession,
-    Method,
-    RetryPolicy,
-    read_object,
-)
+from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
-from gbnf_server.backends.wire import message_text, parse_count, parse_logprobs, parse_number, value_at
+from gbnf_server.backends.wire import (
+    GrammarErrors,
+    message_text,
+    parse_count,
+    parse_logprobs,
+    parse_number,
+    read_object,
+    value_at,
+)
 from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
 from gbnf_server.system.addresses import llama_server_url
 from gbnf_server.system.errors import (

@@ -36,16 +36,10 @@ from gbnf_server.backends.base import (
     Usage,
 )
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
-from gbnf_server.backends.http_client import (
-    GrammarErrors,
-    HttpClient,
-    HttpSession,
-    RetryPolicy,
-    read_object,
-)
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
-from gbnf_server.backends.wire import parse_count, parse_number
+from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
 from gbnf_server.system.errors import (
     ContextOverflowError,
     GrammarRefusedError,

@@ -32,17 +32,18 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
-from gbnf_server.backends.http_client import (
-    GrammarErrors,
-    HttpClient,
-    HttpSession,
-    RetryPolicy,
-    read_object,
-)
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.wire import abbreviate, parse_count, parse_logprobs, value_at
+from gbnf_server.backends.wire import (
+    GrammarErrors,
+    abbreviate,
+    parse_count,
+    parse_logprobs,
+    read_object,
+    value_at,
+)
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,

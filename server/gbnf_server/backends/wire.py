@@ -1,22 +1,32 @@
-"""Parse what servers send: bytes to lines, lines and bodies to JSON, JSON to texts and numbers.
+"""Parse what servers send: bytes to lines, lines and bodies to JSON, JSON to texts, numbers and errors.
 
 Invariants: the chunks in which bytes arrive make no difference. Invalid Unicode (invalid UTF-8, half of a
-surrogate pair) is refused, and replaced only in the body of an error. Whatever a server sends, only
-MalformedTextError and the ValueError of `parse_json` are raised.
+surrogate pair) is refused, and replaced only in the body of an error. Whatever a server sends, only a
+BackendError and the ValueError of `parse_json` are raised.
 """
 
 from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeAlias
+
+import httpx
 
 from gbnf import surrogates
 from gbnf.strict_json import map_json, nests_deeper
 from gbnf_server.llama.token_values import TokenLogprob
-from gbnf_server.system.errors import MalformedTextError
+from gbnf_server.system.errors import (
+    BackendError,
+    ContextOverflowError,
+    GrammarRefusedError,
+    MalformedTextError,
+    ServerResponseError,
+)
 
+GrammarErrors: TypeAlias = tuple[Collection[int], Collection[str]]
+"""The statuses of errors, and words of which one is in their messages, that mean a refused grammar."""
 _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
 """The deepest nesting of an answer; that of real servers is about ten."""
@@ -122,6 +132,51 @@ def parse_error_body(body: bytes) -> Any:
         return join_all_surrogates(value, surrogates.replace_lone_surrogates)
     except ValueError:
         return None
+
+
+def read_object(
+    response: httpx.Response,
+    streamed: dict[str, Any] | None = None,
+    *,
+    context_length: int | None = None,
+    grammar_errors: GrammarErrors = ((), ()),
+) -> dict[str, Any]:
+    """Return the JSON object of a response. `streamed`: what the lines of a streamed response add up to.
+
+    Servers send errors as {"error": "…"}, {"error": {"message": "…"}}, {"message": "…"} or plain text. Raises
+    ContextOverflowError, GrammarRefusedError, ServerResponseError, MalformedTextError or BackendError.
+    """
+    if not response.is_success:
+        value = parse_error_body(response.content)
+    elif streamed == {}:
+        raise BackendError("the server's answer ended too early. See its log.")
+    else:
+        value = read(response.content) if streamed is None else join_all_surrogates(streamed)
+    answer: dict[str, Any] = value if isinstance(value, dict) else {}
+    error = answer.get("error")
+    if response.is_success and error is None:
+        if isinstance(value, dict):
+            return answer
+        raise ServerResponseError(response.status_code, f"no JSON object: {response.text[:200]!r}")
+    told = error if isinstance(error, dict) else {}
+    named = told.get("message") or error or answer.get("message") or answer.get("detail")
+    message = str(named or response.text[:200] or response.reason_phrase)
+    # an error in a stream comes with the status of its beginning
+    status = (response.is_success and parse_count(told.get("code"))) or response.status_code
+    if told.get("type") == "exceed_context_size_error" or _is_overflow(message.lower()):
+        available = parse_count(told.get("n_ctx")) or context_length
+        raise ContextOverflowError(parse_count(told.get("n_prompt_tokens")) or None, available)
+    statuses, words = grammar_errors
+    if status in statuses and any(word in message.lower() for word in words):
+        raise GrammarRefusedError(message)
+    raise ServerResponseError(status, message)
+
+
+def _is_overflow(message: str) -> bool:
+    """Return whether an error means that the messages are too long for the model."""
+    return "context" in message and any(
+        word in message for word in ("length", "window", "size", "exceed", "overflow", "longer", "too long")
+    )
 
 
 def value_at(value: Any, *path: str) -> Any:
