@@ -7,9 +7,9 @@ remains, but no server accepts its key any more.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
 
 from gbnf_server.system.folders import cache_folder
@@ -22,12 +22,9 @@ def save(url: str, key: str) -> None:
     file = key_file(url)
     assert file is not None, url
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}")
-    with suppress(FileNotFoundError):  # from a killed process with the same id
-        temporary.unlink()
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+    with NamedTemporaryFile("w", dir=file.parent, delete=False) as stream:  # only its user can read it
         stream.write(key)
-    temporary.replace(file)
+    Path(stream.name).replace(file)
 
 
 def find(url: str) -> str | None:
