@@ -411,7 +411,22 @@ def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | 
 
 
 class RequestBackend(ABC):
-    """A backend whose answers can be awaited, or waited for."""
+    """A backend whose answers can be awaited, or waited for; by default of one model, which it knows."""
+
+    _info: ModelInfo
+    _context_length: int | None
+
+    def info(self) -> ModelInfo:
+        """Return what is known of the model; see `Backend`."""
+        return self._info
+
+    def context_length(self) -> int:
+        """Return the longest conversation in tokens."""
+        assert self._context_length is not None
+        return self._context_length
+
+    def clear_prompt_cache(self) -> None:  # noqa: B027 - the default
+        """Do nothing: most servers have no request for it."""
 
     @property
     def enforces_grammar(self) -> bool:

@@ -45,9 +45,6 @@ class HttpBackend(RequestBackend):
         hint = "Use a llama-server, or a model in this process."
         raise RequestNotSupportedError("the server", "counting tokens", hint)
 
-    def clear_prompt_cache(self) -> None:
-        """Do nothing: most servers have no request for it."""
-
     def close(self) -> None:
         """Allow no further call. Idempotent."""
         self._http.close()

@@ -133,14 +133,6 @@ class InProcess(RequestBackend):
         )
         self._free = weakref.finalize(self, free, model, self._kv_cache.context, self._kv_cache.batch)
 
-    def info(self) -> ModelInfo:
-        """Return what is known of the model; see `Backend`."""
-        return self._info
-
-    def context_length(self) -> int:
-        """Return the longest conversation in tokens."""
-        return self._context_length
-
     def clear_prompt_cache(self) -> None:
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
         with self._kv_cache.slot():

@@ -86,7 +86,7 @@ class Ollama(HttpBackend):
         )
         self.model, self.url = model, self._http.url
         self.name = f"Ollama's {model} at {self.url}"
-        self._context_length = context_length
+        self._context_length: int = context_length
         self._info = ModelInfo(
             name=model,
             prompt_style=prompt_style or ("minimal" if DEMO_MODEL_NAME in model else "full"),
@@ -95,14 +95,6 @@ class Ollama(HttpBackend):
         )
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = TemplateRoles(system=True, tool=tool_role)
-
-    def info(self) -> ModelInfo:
-        """Return what is known of the model; see `Backend`."""
-        return self._info
-
-    def context_length(self) -> int:
-        """Return the longest conversation in tokens."""
-        return self._context_length
 
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:

@@ -110,28 +110,18 @@ class RayWorker(RequestBackend):
     def __init__(self, actor: Any, facts: _Facts, shared: WeakKeyDictionary[Grammar, Any]) -> None:
         self._actor, self._facts, self._shared = actor, facts, shared
         self.name, self.dialect = facts.name, facts.dialect
+        self._info, self._context_length = facts.info, facts.context_length
 
     @property
     def enforces_grammar(self) -> bool:
         """See `Backend`."""
         return self._facts.enforces_grammar
 
-    def info(self) -> ModelInfo:
-        """Return what is known of the model; see `Backend`."""
-        return self._facts.info
-
-    def context_length(self) -> int:
-        """Return the longest conversation in tokens."""
-        return self._facts.context_length
-
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
         with _translated():
             count: int = ray.get(self._actor.count_tokens.remote(replace(request, grammar=None)))
         return count
-
-    def clear_prompt_cache(self) -> None:
-        """Do nothing: the next call may be another planner's."""
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the completion of one answer; see `Backend`."""
