@@ -28,9 +28,7 @@ class LlamaCppConstraint(Constraint):
     def __init__(self, model: NativeModel, native: NativeGrammar, grammar: Grammar) -> None:
         """Start with a copy of `native`, the grammar in the engine in its start state."""
         super().__init__(model, grammar)
-        self._start = native
         self._grammar = native.clone()
-        self._accepted_tokens: list[int] = []
 
     @timed
     def allows(self, token: int) -> bool:
@@ -63,25 +61,17 @@ class LlamaCppConstraint(Constraint):
         """Advance by an allowed token; see `Constraint`."""
         self.stop.begin(_STEP)
         self._grammar.accept(token)
-        self._accepted_tokens.append(token)
         self._pending_text += self._utf8.decode(token)
 
     def _accept_all(self, tokens: list[int]) -> bool:
+        tried = self._grammar.clone()  # takes a twentieth of a millisecond for 15 tools
         for token in tokens:
             self.stop.begin(_STEP)
-            if not self._grammar.allows(token):
-                self._rewind()
+            if not tried.allows(token):
                 return False
-            self._grammar.accept(token)
-        self._accepted_tokens += tokens
+            tried.accept(token)
+        self._grammar = tried
         return True
-
-    def _rewind(self) -> None:
-        """Restore the state after the accepted tokens, each of which the engine has allowed."""
-        self._grammar = self._start.clone()
-        for token in self._accepted_tokens:
-            self.stop.begin(_STEP)
-            self._grammar.accept(token)
 
 
 class LlamaCppEngine(GrammarEngine):
