@@ -6,7 +6,6 @@ shortest text (in bytes) that our automaton finds from there, spelled in the few
 
 from __future__ import annotations
 
-import codecs
 import math
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.match import MatchState
-from gbnf_server.llama.constraint import Constraint
+from gbnf_server.llama.constraint import Constraint, decode_prefix
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.repetition import RepetitionDetector
 
@@ -126,12 +125,6 @@ class TokenBudget:
 
 
 _FIRST = {2: 0x80, 3: 0x800, 4: 0x10000}  # the first code point by the length of its UTF-8
-
-
-def decode_prefix(raw: bytes) -> tuple[str, bytes]:
-    """Return the characters, and the bytes of an incomplete one at the end."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    return decoder.decode(raw), decoder.getstate()[0]
 
 
 def _characters(incomplete: bytes) -> tuple[int, int]:

@@ -53,37 +53,38 @@ def timed(method: Callable[Concatenate[Any, _Given], _Found]) -> Callable[Concat
     return measured
 
 
+def decode_prefix(raw: bytes) -> tuple[str, bytes]:
+    """Return the characters, and the bytes of an incomplete one at the end."""
+    text, used = codecs.utf_8_decode(raw, "strict", False)
+    return text, raw[used:]
+
+
 class Utf8Decoder:
-    """Decodes tokens to text, and checks that their bytes are UTF-8; a character may be incomplete."""
+    """Decodes tokens to text, and checks that their bytes are UTF-8.
+
+    `incomplete_bytes`: those of an incomplete character at the end.
+    """
 
     def __init__(self, model: NativeModel) -> None:
         self._model = model
-        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
-
-    @property
-    def incomplete_bytes(self) -> bytes:
-        """The bytes of an incomplete character at the end."""
-        return self._decoder.getstate()[0]
+        self.incomplete_bytes = b""
 
     def accepts(self, token: int) -> bool:
         """Return whether the text may continue with the token."""
         piece = self._model.piece(token)
         if piece.isascii() and not self.incomplete_bytes:
             return True
-        state = self._decoder.getstate()
         try:
-            self._decoder.decode(piece)
-            incomplete = self._decoder.getstate()[0]
+            _, incomplete = decode_prefix(self.incomplete_bytes + piece)
         except UnicodeDecodeError:
             return False
-        finally:
-            self._decoder.setstate(state)
         # surrogates are not UTF-8, but the decoder refuses them only at the third byte
         return not (incomplete[:1] == b"\xed" and incomplete[1:2] > b"\x9f")
 
     def decode(self, token: int) -> str:
         """Advance by a token that `accepts` has accepted; return the characters that it completes."""
-        return self._decoder.decode(self._model.piece(token))
+        text, self.incomplete_bytes = decode_prefix(self.incomplete_bytes + self._model.piece(token))
+        return text
 
 
 class Constraint(ABC):
