@@ -125,28 +125,19 @@ def _entry(random: Source, base: str, pattern: str, known: str) -> str:
 def find(random: Source, *, empty: float = 0.1) -> Found:
     """Files described in words, and the call that finds them; with probability `empty` there are none."""
     which = list(wordings(random, "which").items())
-    template, kind = which[0] if random.random() < 0.4 else random.choice(which)
+    template, pattern = which[0] if random.random() < 0.4 else random.choice(which)
     kinds = wordings(random, "kinds")
-    known = random.choice(tuple(kinds))
-    if kind == "kind_plural":
-        known = random.choice(random.either(("image", "pdf", "PDF", "log", "image"), ("pdf", "log", "PDF")))
-    extension, stem = draw(random, "{searched_extension}"), draw(random, "{file_stem}")
-    glob = draw(random, "{glob}", e=extension, s=stem)
-    patterns = {
-        "extension": [f"*.{extension}"],
-        "prefix": [f"{stem}*"],
-        "infix": [f"*{stem}*"],
-        "glob": [glob],
-        "all": ["*"],
-    }.get(kind, kinds[known])
-    if kind == "kind" and random.random() < 0.07:
+    known = draw(random, "{kind_in_plural}") if pattern == "{plural}" else random.choice(tuple(kinds))
+    slots = {"e": draw(random, "{searched_extension}"), "s": draw(random, "{file_stem}")}
+    slots["g"] = draw(random, "{glob}", **slots)
+    patterns = kinds[known] if pattern in ("{kind}", "{plural}") else [pattern.format_map(slots)]
+    if pattern == "{kind}" and random.random() < 0.07:
         other = random.choice([each for each in kinds if len(kinds[each]) == 1 and kinds[each] != patterns])
-        patterns = [*kinds[known], *kinds[other]]
+        patterns = [*patterns, *kinds[other]]
         known = f"{known} {draw(random, '{and}')} {other}"
-    what = word((template,), random, {"k": known, "e": extension, "s": stem, "g": glob})
+    what = word((template,), random, {"k": known, **slots})
     if random.random() < 0.2:
-        everywhere = random.either("[in the workspace|everywhere|]", "[nello spazio di lavoro|ovunque|]")
-        base, where = ".", word(("", everywhere), random, {})
+        base, where = ".", worded(random, "everywhere")
     else:
         base = draw(random, "{folder}")
         where = worded(random, "in", b=shown(random, base))
