@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf.errors import clip
 from gbnf_server.cli.commands import reflow
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import HfOption, LoraOption, ModelSource
-from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, say, stderr_console, write
+from gbnf_server.cli.output import progress_bar, say, stderr_console, write
 from gbnf_server.system.addresses import LLAMA_SERVER_PORT
 
 if TYPE_CHECKING:
@@ -50,63 +49,30 @@ def install(
     if len(chosen) > 1:
         raise typer.BadParameter("use one of --cuda, --vulkan and --metal")
     gpu = chosen[0] if chosen else None
-    from gbnf_server.llama.server_build import install as build
-
-    console = stderr_console()
     with interruptible("the same command continues where it stopped"):
-        if console.is_terminal:
-            program = _build(console, jobs, gpu)
-        else:
-            program = build(jobs=jobs, gpu=gpu, progress=_LineProgress(console).show)
-    write(str(program))
+        write(str(_build(stderr_console(), jobs, gpu)))
 
 
 def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    from rich.text import Text
-
+    """Build with a line for each stage; at a terminal with a bar, elsewhere with a line for each tenth."""
     from gbnf_server.llama.server_build import install as build
 
-    columns = (TextColumn("{task.description:9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    started, shown = time.monotonic(), ("", 0)
+    with progress_bar(console) as bar:
         task = bar.add_task("begin", total=None)
-        shown = ""
 
         def show(stage: InstallProgress) -> None:
             nonlocal shown
-            if stage.stage != shown:
-                shown = stage.stage
-                bar.console.print(
-                    Text.assemble(
-                        (f"{stage.stage:9} ", "bold"), clip(escape_line(stage.message), SHOWN_CHARACTERS)
-                    )
-                )
-            bar.update(
-                task,
-                description=stage.stage,
-                total=None if stage.fraction is None else 1.0,
-                completed=stage.fraction or 0.0,
-            )
+            tenth = 0 if console.is_terminal else int((stage.fraction or 0.0) * 10)
+            if (stage.stage, tenth) != shown:
+                shown = (stage.stage, tenth)
+                percent = "" if stage.fraction is None or console.is_terminal else f"{tenth * 10} %, "
+                seconds = f"{time.monotonic() - started:.0f} s"
+                console.print(f"{stage.stage}: {percent}{seconds}, {stage.message}", soft_wrap=True)
+            total, done = (None, 0) if stage.fraction is None else (100, int(100 * stage.fraction))
+            bar.update(task, description=stage.stage, total=total, completed=done)
 
         return build(jobs=jobs, gpu=gpu, progress=show)
-
-
-class _LineProgress:
-    """Prints a line for each stage, and for each tenth of the build, where no bar can be drawn."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._shown = ("", 0)
-        self._started = time.monotonic()
-
-    def show(self, stage: InstallProgress) -> None:
-        tenth = int((stage.fraction or 0.0) * 10)
-        if (stage.stage, tenth) == self._shown:
-            return
-        self._shown = (stage.stage, tenth)
-        percent = "" if stage.fraction is None else f"{tenth * 10} %, "
-        seconds = f"{time.monotonic() - self._started:.0f} s"
-        self._console.print(f"{stage.stage}: {percent}{seconds}, {stage.message}", soft_wrap=True)
 
 
 def start(

@@ -117,20 +117,19 @@ class _Drawing:
 
     def _repeat(self, item: Expr, minimum: int, maximum: int | None, depth: int) -> DiagramItem:
         inner = self.item(item, depth + 1)
+        if (minimum, maximum) == (0, 1):
+            return Optional(inner)
+        loop = OneOrMore if minimum else ZeroOrMore
         match minimum, maximum:
-            case 0, 1:
-                return Optional(inner)
-            case 0, None:
-                return ZeroOrMore(inner)
-            case 1, None:
-                return OneOrMore(inner)
+            case 0 | 1, None:
+                return loop(inner)
             case _, None:
-                return OneOrMore(inner, Comment(f"at least {minimum}×"))
-            case _ if minimum == maximum:
-                return OneOrMore(inner, Comment(f"{minimum}×"))
+                times = f"at least {minimum}"
             case 0, _:
-                return ZeroOrMore(inner, Comment(f"at most {maximum}×"))
-        return OneOrMore(inner, Comment(f"{minimum} to {maximum}×"))
+                times = f"at most {maximum}"
+            case _:
+                times = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+        return loop(inner, Comment(f"{times}×"))
 
 
 class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types

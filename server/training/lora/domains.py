@@ -136,11 +136,6 @@ def request(random: Source, offered: OfferedTool, number: int = 1) -> tuple[str,
     return text, [{name: call[in_file[name]] for name in order if in_file[name] in call} for call in calls]
 
 
-def bare_request(random: Source, offered: OfferedTool) -> str:
-    """Return a request that has no value at all."""
-    return filled(random, "{bare_request}", name=random.choice(offered.kind.names))
-
-
 def _slots(template: str) -> set[str]:
     """Return the arguments that a template has."""
     return {slot.split(".")[0] for slot in _SLOT.findall(template)}

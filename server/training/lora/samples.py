@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from gbnf.prompts.messages import PromptStyle, call_text, describe_added_tools, system_prompt
 from gbnf.protocols.protocol import tools_prompt
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
-from training.lora.domains import OfferedTool, bare_request, domains, offer, others, request
+from training.lora.domains import OfferedTool, domains, offer, others, request
 from training.lora.values import LISTS, filled
 from training.pools import bundled_tools
 from training.rows import Conversation, Rows, rows_of
@@ -179,7 +179,8 @@ def _asking(random: Source, given: Pool) -> list[Turn]:
     asked = _answer(question, given)
     if given.asks and not given.is_chat:
         asked = call_text({"name": ASK_USER.name, "arguments": {"question": question}})
-    return [("user", bare_request(random, offered)), ("assistant", asked)]
+    said = filled(random, "{bare_request}", name=random.choice(offered.kind.names))
+    return [("user", said), ("assistant", asked)]
 
 
 def _answer(text: str, given: Pool) -> str:

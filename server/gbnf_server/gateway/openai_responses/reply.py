@@ -20,6 +20,11 @@ from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, item_id
 from gbnf_server.web.errors import HttpError
 
+_REPEATED = (
+    "instructions", "max_output_tokens", "previous_response_id", "prompt_cache_key", "safety_identifier",
+    "user",
+)  # fmt: skip
+"""The parameters that a response repeats as they are."""
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -204,7 +209,6 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
     """Return the response before its output."""
     body, chat = request.body, request.chat
     text = body.text.format if body.text is not None and body.text.format is not None else {"type": "text"}
-    reasoning = body.reasoning
     return {
         "id": f"resp_{secrets.token_hex(16)}",
         "object": "response",
@@ -213,20 +217,12 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
         "metadata": body.metadata or {},
         "model": body.model,
         "output": [],
         "parallel_tool_calls": chat.several,
         "max_tool_calls": chat.max_calls,
-        "previous_response_id": body.previous_response_id,
-        "prompt_cache_key": body.prompt_cache_key,
-        "reasoning": {
-            "effort": reasoning.effort if reasoning is not None else None,
-            "summary": reasoning.summary if reasoning is not None else None,
-        },
-        "safety_identifier": body.safety_identifier,
+        "reasoning": {name: getattr(body.reasoning, name, None) for name in ("effort", "summary")},
         "temperature": chat.sampling.temperature,
         "text": {"format": text},
         "tool_choice": body.tool_choice or "auto",
@@ -234,7 +230,7 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
         "top_p": chat.sampling.top_p,
         "truncation": "disabled",
         "usage": None,
-        "user": body.user,
+        **{name: getattr(body, name) for name in _REPEATED},
     }
 
 
