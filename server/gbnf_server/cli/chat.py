@@ -21,6 +21,7 @@ from gbnf_server.cli.model_options import (
     MaxSecondsOption,
     MaxStepsOption,
     ModelSource,
+    OutputOptions,
     PlanningOptions,
     QuietOption,
     SamplingOptions,
@@ -34,7 +35,6 @@ from gbnf_server.cli.tool_options import ToolSources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gbnf_server.cli.run import OutputOptions
     from gbnf_server.cli.run_progress import RunProgress
     from gbnf_server.planner import Planner, Run
 
@@ -70,7 +70,7 @@ def chat(
       printf 'create a folder trips\\n/undo\\n' | gbnf chat
     """
     source.check()
-    from gbnf_server.cli.run import OutputOptions, profile_settings
+    from gbnf_server.cli.run import profile_settings
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
@@ -84,9 +84,7 @@ def chat(
         settings = {**profile_settings(source, pool), "ask_user": asks_person(source)}
         with (
             source.open(settings.pop("prompt_style", None)) as opened,
-            RunProgress(
-                console, quiet=quiet, verbose=verbose, prints_answer=True, counts_text=True
-            ) as progress,
+            RunProgress(console, output, counts_text=True) as progress,
         ):
             place = Workspace(workspace)  # not before the model works
             say(f"workspace: {place.root}; /help lists the commands")

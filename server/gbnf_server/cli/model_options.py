@@ -194,6 +194,34 @@ class PlanningOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records.
+
+    `hints`: whether to say which options of `gbnf run` would help a run without an answer.
+    """
+
+    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
+        False
+    )
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
+        ),
+    ] = False
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
+        ),
+    ] = None
+    quiet: QuietOption = False
+    verbose: VerboseOption = False
+    hints: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSource:
     """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
 

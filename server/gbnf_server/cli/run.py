@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,11 +19,10 @@ from gbnf_server.cli.model_options import (
     EvidenceOption,
     MaxToolsOption,
     ModelSource,
+    OutputOptions,
     PlanningOptions,
-    QuietOption,
     SamplingOptions,
     StyleOption,
-    VerboseOption,
     WorkspaceOption,
 )
 from gbnf_server.cli.output import request_text, say, stderr_console, write
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from gbnf_server.cli.run_progress import RunProgress
     from gbnf_server.executors import Workspace
     from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
-    from gbnf_server.planner.recording import RunRecorder
 
 _CODES: dict[Outcome, ExitCode] = {
     "answered": ExitCode.SUCCESS,
@@ -46,44 +44,6 @@ _CODES: dict[Outcome, ExitCode] = {
     "exhausted": ExitCode.FAILURE,
     "failed": ExitCode.ENVIRONMENT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A request, its images, and the folder that the tools are confined to."""
-
-    query: str
-    workspace: Path
-    images: Sequence[Path] = ()
-    approve_all: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
-    """What `gbnf run` prints: the answer, or JSON, at the end or while it is generated; what it records.
-
-    `hints`: whether to say which options of `gbnf run` would help a run without an answer.
-    """
-
-    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
-        False
-    )
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
-        ),
-    ] = False
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
-        ),
-    ] = None
-    quiet: QuietOption = False
-    verbose: VerboseOption = False
-    hints: bool = True
 
 
 def run(
@@ -182,59 +142,58 @@ def run(
         repeat_calls=repeat_calls,
         salvage=not no_salvage,
     )
-    request = RunRequest(query, workspace, image or (), yes)
     with interruptible(), sources.open(verbose=output.verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         options = replace(options, ask_user=ask_user or (asks_person(source) and not no_ask_user))
-        run = run_request(request, pool, source, options, output, settings, use_profile=not no_profile)
+        if not settings and not no_profile:
+            settings = dict(profile_settings(source, pool))
+        run = run_request(
+            query, pool, source, options, output, settings, workspace, image or (), approve_all=yes
+        )
     raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 
 
 def run_request(
-    request: RunRequest,
+    query: str,
     pool: tuple[Tool, ...],
     source: ModelSource,
     options: PlannerOptions,
     output: OutputOptions,
-    settings: Mapping[str, Any] | None = None,
+    settings: dict[str, Any],
+    folder: Path,
+    files: Sequence[Path],
     *,
-    use_profile: bool = False,
+    approve_all: bool,
 ) -> Run:
-    """Plan and execute a request, print the answer, and return the run.
+    """Plan and execute a request with images, print the answer, and return the run.
 
-    `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`; if
-    there are none, and `use_profile`, those of the profile of the model and the tools do.
+    `settings` are those of a profile (`gbnf_server.planner.profiles.SETTINGS`), and override `options`.
+    `folder`: to which the tools are confined.
     """
     from gbnf_server.cli.run_progress import PausingPerson, RunProgress
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
 
     console = stderr_console()
-    changes = dict(settings or (profile_settings(source, pool) if use_profile else {}))
-    style = changes.pop("prompt_style", None)
-    with (
-        nullcontext() if output.record is None else _recorder(output.record) as recorder,
-        source.open(style) as opened,
-    ):
-        workspace = Workspace(request.workspace)  # not before the model works
+    recording: AbstractContextManager[RunRecorder | None] = nullcontext()
+    if output.record is not None:
+        from gbnf_server.planner.recording import RunRecorder  # it imports pydantic
+
+        recording = RunRecorder(output.record)
+    with recording as recorder, source.open(settings.pop("prompt_style", None)) as opened:
+        workspace = Workspace(folder)  # not before the model works
         if not output.quiet:
             say(f"workspace: {workspace.root}")
-        query, images, pool = _with_images(request, opened, workspace, pool)
+        query, images, pool = _with_images(query, files, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer
         is_counted = console.is_terminal and source.backend_name == "in-process"
         streams = output.stream or is_counted
-        with RunProgress(
-            console,
-            quiet=output.quiet,
-            verbose=output.verbose,
-            prints_answer=output.stream,
-            counts_text=streams,
-        ) as progress:
-            person = person_at_terminal(workspace, console, approve_all=request.approve_all)
+        with RunProgress(console, output, counts_text=streams) as progress:
+            person = person_at_terminal(workspace, console, approve_all=approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
-            planner = Planner(pool, opened, replace(options, **changes), context=context)
-            if changes.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
+            planner = Planner(pool, opened, replace(options, **settings), context=context)
+            if settings.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
                 say("no evidence is used: it is for JSON calls in process, not of the demonstration model")
             if recorder is not None:
                 recorder.record(planner)
@@ -243,12 +202,6 @@ def run_request(
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
-
-
-def _recorder(path: Path) -> RunRecorder:
-    from gbnf_server.planner.recording import RunRecorder
-
-    return RunRecorder(path)
 
 
 def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
@@ -305,31 +258,29 @@ def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, 
 
 
 def _with_images(
-    request: RunRequest, backend: Backend, workspace: Workspace, pool: tuple[Tool, ...]
+    query: str, files: Sequence[Path], backend: Backend, workspace: Workspace, pool: tuple[Tool, ...]
 ) -> tuple[str, tuple[Image, ...], tuple[Tool, ...]]:
     """Return the query, its images and the tools.
 
     For a model without vision, the images are copied into the workspace: the query names them, and the tools
     include `describe_frame`.
     """
-    if not request.images:
-        return request.query, (), pool
+    if not files:
+        return query, (), pool
     from gbnf import load_manifests
     from gbnf_server.system.errors import InputError, SetupError
     from gbnf_server.system.folders import describe_frame_manifest
     from gbnf_server.system.image_files import read_image
 
     try:
-        images = tuple(read_image(file) for file in request.images)
+        images = tuple(read_image(file) for file in files)
     except SetupError as error:
         raise InputError(f"{error}. Use a PNG, JPEG, GIF, WebP or BMP file.") from None
     if backend.info().takes_images:
-        return request.query, images, pool
-    names = [
-        _copy_image(file, image.data, workspace) for file, image in zip(request.images, images, strict=True)
-    ]
+        return query, images, pool
+    names = [_copy_image(file, image.data, workspace) for file, image in zip(files, images, strict=True)]
     tools = {tool.name: tool for tool in (*load_manifests(describe_frame_manifest()), *pool)}
-    return f"{request.query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
+    return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
 
 
 def _copy_image(file: Path, data: bytes, workspace: Workspace) -> str:

@@ -16,6 +16,7 @@ from rich.text import Text
 from gbnf.errors import GbnfError, clip
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
 from gbnf.tools.pool_filter import BEST
+from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner import (
@@ -73,25 +74,12 @@ class _Waiting:
 class RunProgress:
     """Prints each event of a run; restores the terminal when closed.
 
-    `quiet` prints only warnings, and why there is no answer; `verbose` also what tools print.
-    `prints_answer`: the answer is printed as it is generated. `counts_text`: the model's text is streamed, so
-    the spinner can count it.
+    `output`: if quiet, only warnings are printed, and why there is no answer. `counts_text`: the model's text
+    is streamed, so the spinner can count it.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        *,
-        quiet: bool = False,
-        verbose: bool = False,
-        prints_answer: bool = False,
-        counts_text: bool = False,
-    ) -> None:
-        self.console = console
-        self._quiet = quiet
-        self._verbose = verbose
-        self._prints_answer = prints_answer
-        self._counts_text = counts_text
+    def __init__(self, console: Console, output: OutputOptions, *, counts_text: bool = False) -> None:
+        self.console, self._options, self._counts_text = console, output, counts_text
         self._status: Status | None = None
         self._waiting = _Waiting("")
         self._model_s = 0.0
@@ -110,7 +98,7 @@ class RunProgress:
                 self._running = event
             case ToolDone() | ToolFailed():
                 self._running = None
-        if self._quiet:
+        if self._options.quiet:
             if isinstance(event, WarningRaised):
                 self._line("", "warning: ", "yellow", event.message)
             elif isinstance(event, RunFinished) and event.run.error is not None:
@@ -131,7 +119,7 @@ class RunProgress:
                 self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
             case TextWritten():
                 self._waiting.add(event.text)
-                if event.answer and self._prints_answer:
+                if event.answer and self._options.stream:
                     self.close()
             case ModelCalled():
                 self.close()
@@ -194,7 +182,7 @@ class RunProgress:
         self.console.print(line, soft_wrap=True)
 
     def _output(self, output: str) -> None:
-        if self._verbose:
+        if self._options.verbose:
             for line in output.splitlines():
                 self._line("   ", "| ", "dim", line)
 

@@ -21,7 +21,7 @@ from gbnf.tools import RunPolicy
 from gbnf_server.cli import main
 from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.errors import ExitCode
-from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.cli.model_options import ModelSource, OutputOptions
 from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
 from gbnf_server.cli.run_progress import PausingPerson, RunProgress, run_hints
@@ -267,7 +267,7 @@ def test_an_interruption_reports_the_running_tool(
     tmp_path: Path, effect: Literal["read", "write"], said: str
 ) -> None:
     journal = Journal(Workspace(tmp_path / "work"))
-    progress = RunProgress(Console(file=io.StringIO()), quiet=True)
+    progress = RunProgress(Console(file=io.StringIO()), OutputOptions(quiet=True))
     assert progress.interruption(journal) == "no tool was running"
     progress.show(ToolCalled(AT, 1, "mail", {}, effect, asks=False))
     assert progress.interruption(journal).startswith("mail was running")
@@ -279,7 +279,7 @@ def test_an_interruption_reports_the_running_tool(
 
 def test_an_interruption_does_not_claim_what_the_journal_cannot_tell(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work")
-    progress = RunProgress(Console(file=io.StringIO()), quiet=True)
+    progress = RunProgress(Console(file=io.StringIO()), OutputOptions(quiet=True))
     progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=False))
     shutil.rmtree(workspace.root)
     assert "its changes could not be rolled back" in progress.interruption(Journal(workspace))
@@ -294,7 +294,7 @@ def test_a_person_is_not_asked_under_a_spinner() -> None:
             shown.append(progress._status is not None)
             return super().approve(call)
 
-    with RunProgress(console) as progress:
+    with RunProgress(console, OutputOptions()) as progress:
         person = PausingPerson(Watching(approve_all=True), progress)
         progress.show(ToolCalled(AT, 1, "mail", {}, "write", asks=True))
         assert progress._status is not None
@@ -313,7 +313,7 @@ def test_the_spinner_tells_the_seconds_and_the_tokens(monkeypatch: pytest.Monkey
     def shown() -> str:
         return str(progress._waiting.__rich__())
 
-    with RunProgress(console, counts_text=True) as progress:
+    with RunProgress(console, OutputOptions(), counts_text=True) as progress:
         progress.show(StepStarted(AT, 1, ("mail",), (), 0.0))
         clock[0] = 2.4
         assert shown() == "step 1: generating, 2 s, reading the prompt"
