@@ -267,7 +267,9 @@ _DECIMAL_COMMA = re.compile(r"-?\d+,\d{1,2}")
 _CLAUSE_END = re.compile(r"\s+[-–—(]|\s*[,;:–—]\s|\.\s")
 
 
-text, number, lines = TextField, NumberField, LinesField
+text = TextField
+number = NumberField
+lines = LinesField
 
 
 def pick(low: int, high: int | None = None) -> PickField:
