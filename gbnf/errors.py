@@ -94,7 +94,7 @@ class GrammarError(GbnfError, ValueError):
 class GrammarSyntaxError(GrammarError):
     """GBNF text that llama.cpp would refuse, hang on or silently loosen.
 
-    `line` and `column` count from 1. `code` is a rule of `gbnf lint`; `start` and `end` are positions.
+    `line` and `column` count from 1. `code` is a rule of `gbnf lint`, `span` the positions of the text.
     """
 
     def __init__(
@@ -104,12 +104,11 @@ class GrammarSyntaxError(GrammarError):
         problem: str,
         hint: str = "",
         code: str = "",
-        start: int = 0,
-        end: int = 0,
+        span: tuple[int, int] = (0, 0),
     ) -> None:
         """Compose the message from the fields."""
         self.line, self.column, self.problem, self.hint = line, column, problem, hint
-        self.code, self.start, self.end = code, start, end
+        self.code, self.span = code, span
         super().__init__(f"line {line}, column {column}: {problem}." + (f" {hint}" if hint else ""))
 
 

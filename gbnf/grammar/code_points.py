@@ -61,15 +61,11 @@ _KNOWN = r"GBNF has \xHH \uHHHH \UHHHHHHHH \t \r \n \\ \" \[ \] \- only."
 
 
 class EscapeError(GbnfError):
-    """A character that cannot be read.
+    """What cannot be read of a token: from `offset` to `end`. `code` is a rule of `gbnf lint`."""
 
-    Fields: `offset` (into the token), `problem`, `hint`, `code` (of `gbnf.grammar.lint`), `length` (0: to the
-    token's end).
-    """
-
-    def __init__(self, offset: int, problem: str, hint: str, code: str = "G008", length: int = 2) -> None:
+    def __init__(self, offset: int, end: int, problem: str, hint: str, code: str = "G008") -> None:
         """Use the problem as message."""
-        self.offset, self.problem, self.hint, self.code, self.length = offset, problem, hint, code, length
+        self.offset, self.end, self.problem, self.hint, self.code = offset, end, problem, hint, code
         super().__init__(problem)
 
 
@@ -82,16 +78,11 @@ def parse_literal(token: str) -> str:
     while position < len(token) - 1:
         code_point, after = _read(token, position)
         if code_point == 0:
-            problem = "llama.cpp cannot match NUL"
-            raise EscapeError(position, problem, "Remove the escape.", "G014", after - position)
+            raise EscapeError(position, after, "llama.cpp cannot match NUL", "Remove the escape.", "G014")
         if SURROGATES[0] <= code_point <= SURROGATES[1]:
-            raise EscapeError(
-                position,
-                f"{token[position:after]} is a lone surrogate, which is not a character",
-                r"Write the whole character, as itself or as \UHHHHHHHH.",
-                "G014",
-                after - position,
-            )
+            problem = f"{token[position:after]} is a lone surrogate, which is not a character"
+            hint = r"Write the whole character, as itself or as \UHHHHHHHH."
+            raise EscapeError(position, after, problem, hint, "G014")
         chars.append(chr(code_point))
         position = after
     return "".join(chars)
@@ -117,31 +108,17 @@ def parse_class(token: str) -> CharClass:
     pairs: list[tuple[int, int]] = []
     for start, end, low, high in class_members(token):
         if high < low:
-            raise EscapeError(
-                start,
-                f"the range {token[start:end]} is reversed: llama.cpp matches nothing with it",
-                r"Swap its ends; escape a literal hyphen as \-.",
-                "G013",
-                end - start,
-            )
+            problem = f"the range {token[start:end]} is reversed: llama.cpp matches nothing with it"
+            raise EscapeError(start, end, problem, r"Swap its ends; escape a literal hyphen as \-.", "G013")
         pairs.append((low, high))
     if not pairs:
-        raise EscapeError(
-            0,
-            f"llama.cpp reads the empty class {token} as the empty string",
-            'Write . for any character, or "" for the empty string.',
-            "G012",
-            0,
-        )
+        problem = f"llama.cpp reads the empty class {token} as the empty string"
+        hint = 'Write . for any character, or "" for the empty string.'
+        raise EscapeError(0, len(token), problem, hint, "G012")
     found = char_class(*pairs, negated=token.startswith("[^"))
     if not matchable(found):
-        raise EscapeError(
-            0,
-            f"{token} matches no character: no text contains NUL or surrogates",
-            "Write the characters that are meant.",
-            "G012",
-            0,
-        )
+        problem = f"{token} matches no character: no text contains NUL or surrogates"
+        raise EscapeError(0, len(token), problem, "Write the characters that are meant.", "G012")
     return found
 
 
@@ -153,18 +130,15 @@ def _read(token: str, position: int) -> tuple[int, int]:
     if kind in _SIMPLE:
         return _SIMPLE[kind], position + 2
     if kind not in _HEX_LENGTH:
-        raise EscapeError(position, f"unknown escape \\{kind}", f"{_KNOWN} Write others by code point.")
+        hint = f"{_KNOWN} Write others by code point."
+        raise EscapeError(position, position + 2, f"unknown escape \\{kind}", hint)
     end = position + 2 + _HEX_LENGTH[kind]
     digits = token[position + 2 : end]
     if len(digits) < _HEX_LENGTH[kind] or not _HEX_DIGITS.issuperset(digits):
-        raise EscapeError(
-            position,
-            f"\\{kind} needs {_HEX_LENGTH[kind]} hexadecimal digits",
-            "Pad the number with zeros on the left.",
-        )
+        problem = f"\\{kind} needs {_HEX_LENGTH[kind]} hexadecimal digits"
+        raise EscapeError(position, position + 2, problem, "Pad the number with zeros on the left.")
     code_point = int(digits, 16)
     if code_point > sys.maxunicode:
-        raise EscapeError(
-            position, f"{token[position:end]} is beyond the last code point", r"The last is \U0010FFFF."
-        )
+        problem = f"{token[position:end]} is beyond the last code point"
+        raise EscapeError(position, end, problem, r"The last is \U0010FFFF.")
     return code_point, end

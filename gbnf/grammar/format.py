@@ -58,7 +58,8 @@ def format_grammar(text: str) -> str:
             end = rule[-1].end_pos or 0
             rule = []
     writer.gap(text[end:])
-    return "".join(f"{line}\n" for line in writer.lines)
+    formatted = "\n".join(writer.lines).rstrip("\n")
+    return formatted and f"{formatted}\n"
 
 
 def _body(text: str, rule: list[Token]) -> _Item:
@@ -112,7 +113,6 @@ class _Writer:
         self._line = ""
         self._indent = 0
         self._breaks = False  # whether the next word begins a line
-        self._is_apart = False  # whether an empty line is before the next rule
 
     def gap(self, gap: str) -> None:
         """End a rule, and write what is behind it: comments, and one empty line for several."""
@@ -120,16 +120,12 @@ class _Writer:
         if first.strip():
             self._comment(_Comment(first.strip(), is_trailing=True))
         self._end_line()
-        self._is_apart = False
         for line in [*others[:-1], *filter(str.strip, others[-1:])]:
-            if line.strip():
-                self._separate()
+            if line.strip() or (self.lines and self.lines[-1]):
                 self.lines.append(line.strip())
-            self._is_apart = not line.strip()
 
     def rule(self, name: str, body: _Item) -> None:
         """Begin a rule."""
-        self._separate()
         self._line, self._indent = f"{name} ::=", _INDENT
         if body.flat is not None and len(self._line) + 1 + len(body.flat) <= WIDTH:
             self._line += f" {body.flat}" if body.flat else ""
@@ -183,8 +179,3 @@ class _Writer:
         if self._line:
             self.lines.append(self._line)
         self._line, self._breaks = "", False
-
-    def _separate(self) -> None:
-        if self._is_apart and self.lines:
-            self.lines.append("")
-        self._is_apart = False

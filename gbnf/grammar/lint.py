@@ -185,7 +185,7 @@ class _Linter:
     def run(self) -> list[Diagnostic]:
         """Return all diagnostics, in no order."""
         for error in self._reader.errors:
-            self._add(error.code, error.start, error.end, error.problem, error.hint)
+            self._add(error.code, *error.span, error.problem, error.hint)
         for token in self._reader.terminals:
             self._check_terminal(token)
         for tree, items in self._reader.joined:
@@ -195,7 +195,7 @@ class _Linter:
                 for item in _trees(tree):
                     if item.children == ['""']:
                         self._add("G207", item.meta.start_pos, item.meta.end_pos)
-        refused = {error.start for error in self._reader.errors}
+        refused = {error.span[0] for error in self._reader.errors}
         for suffix, repeated, expr in self._reader.repetitions:
             is_loop = isinstance(expr, Repeat) and expr.maximum is None
             if is_loop and suffix.start_pos not in refused and is_nullable(repeated, self._nullable):

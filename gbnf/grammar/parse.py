@@ -220,7 +220,8 @@ class GbnfReader:
     def _report(self, code: str, position: int, problem: str, hint: str, length: int = 1) -> None:
         """Keep an error, or raise it."""
         place = _line_and_column(self.text, position)
-        error = GrammarSyntaxError(*place, _short(problem), _short(hint), code, position, position + length)
+        span = position, position + length
+        error = GrammarSyntaxError(*place, _short(problem), _short(hint), code, span)
         if self.strict:
             raise error from None
         if len(self.errors) < _MOST_ERRORS:
@@ -288,8 +289,7 @@ class GbnfReader:
                     return _ParsedExpr(parse_class(token))
         except EscapeError as error:
             position = (token.start_pos or 0) + error.offset
-            length = error.length or len(token) - error.offset
-            self._report(error.code, position, error.problem, error.hint, length)
+            self._report(error.code, position, error.problem, error.hint, error.end - error.offset)
         return _ParsedExpr(_ANY)
 
     def _check_text(self, token: Token, text: str) -> None:
