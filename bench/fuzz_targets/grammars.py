@@ -14,6 +14,7 @@ from fuzz_targets.common import SEEDS, Target, edited, edits
 from gbnf import Grammar
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
+from gbnf.grammar.analysis import token_terminals
 from gbnf.grammar.emit import emit
 from gbnf_server.llama.native import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError
@@ -55,6 +56,8 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
         except GrammarRefusedError:
             return "refused by both"
         raise AssertionError(f"the engine takes what is refused: {error}") from None
+    if any(token_terminals(grammar.rules)):
+        return "read"  # which tokens there are depends on the vocabulary
     NativeGrammar.parse(engine().model, said)
     assert Grammar.parse(str(grammar)) == grammar, "what is emitted is read otherwise"
     with suppress(GrammarSyntaxError):
