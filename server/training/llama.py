@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -45,16 +44,11 @@ def read_base(path: Path, dtype: torch.dtype) -> Base:
     """Return a model with dequantised weights; norms stay 32 bits wide."""
     reader = gguf.GGUFReader(path)
 
-    def field(name: str) -> Any:
-        return reader.fields[f"llama.{name}"].contents()
-
-    shape = Shape(
-        int(field("block_count")),
-        int(field("attention.head_count")),
-        int(field("attention.head_count_kv")),
-        float(field("rope.freq_base")),
-        float(field("attention.layer_norm_rms_epsilon")),
-    )
+    names = (
+        "block_count", "attention.head_count", "attention.head_count_kv", "rope.freq_base",
+        "attention.layer_norm_rms_epsilon",
+    )  # fmt: skip
+    shape = Shape(*(reader.fields[f"llama.{name}"].contents() for name in names))
     tensors = {}
     for tensor in reader.tensors:
         values = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))

@@ -63,15 +63,12 @@ class Trace:
         """The (role, content) of every message after the system message."""
         turns = [("user", self.request)]
         for number, step in enumerate(self.steps, 1):
+            failed = error_text(number, step.error or "")
+            outcome = failed if step.result is None else result_text(number, step.result)
             turns.append(("assistant", call_text({"name": step.name, "arguments": step.arguments})))
-            if step.result is None:
-                turns.append(("tool", error_text(number, step.error or "")))
-            else:
-                turns.append(("tool", result_text(number, step.result)))
-        turns.append(
-            ("assistant", call_text({"name": FINAL_ANSWER.name, "arguments": {"message": self.answer}}))
-        )
-        return turns
+            turns.append(("tool", outcome))
+        answer = {"name": FINAL_ANSWER.name, "arguments": {"message": self.answer}}
+        return [*turns, ("assistant", call_text(answer))]
 
     def system(self) -> str:
         """Return the system message: the pool's tools, the built-in final answer last."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gbnf_server.inspect.grammar_view import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
+    from gbnf_server.llama.native import NativeModel
     from gbnf_server.planner.run_files import RecordedRun
 
 _HOST = "127.0.0.1"
@@ -186,16 +187,12 @@ def _token_counter(source: ModelSource) -> Callable[[str], int] | None:
         return None
 
     @cache
-    def load() -> Callable[[str], int]:
+    def native() -> NativeModel:
         from gbnf_server.llama.native import NativeModel
 
-        native = NativeModel(path, vocab_only=True)
-        return lambda text: len(native.tokenize(text, special=False))
+        return NativeModel(path, vocab_only=True)
 
-    def count(text: str) -> int:
-        return load()(text)
-
-    return count
+    return lambda text: len(native().tokenize(text, special=False))
 
 
 def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:

@@ -251,21 +251,16 @@ class AnswerPrinter:
         if isinstance(event, TextWritten) and event.answer:
             self._written += event.answer
             write_stdout(event.answer)
-        elif isinstance(event, CallBlocked | SalvageStarted | ToolCalled) and self._written:
+        elif isinstance(event, CallBlocked | SalvageStarted | ToolCalled):
             self._break()
         elif isinstance(event, RunFinished):
-            self._finish(event.run.answer)
-
-    def _finish(self, answer: str | None) -> None:
-        """Print the answer, unless it has been streamed."""
-        said = answer is not None and self._written == answer
-        if self._written:
+            answer, is_new = event.run.answer, event.run.answer != self._written
             self._break()
-        if answer is not None and not said:
-            write(answer)
+            if answer is not None and is_new:
+                write(answer)
 
     def _break(self) -> None:
-        if not self._written.endswith("\n"):
+        if self._written and not self._written.endswith("\n"):
             write_stdout("\n")
         self._written = ""
 

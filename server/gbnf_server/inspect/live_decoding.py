@@ -31,7 +31,7 @@ MOST_TOKENS = 2000
 MOST_REQUEST = 2000
 """Characters of a request."""
 _MOST_S = 120.0
-_MOST_TEMPERATURE = 10.0
+_RANGES = (("max_tokens", 1, MOST_TOKENS), ("temperature", 0, 10), ("seed", 0, 2**32 - 1))
 _INSTRUCTIONS = "Answer with one JSON value that fits this JSON Schema, and nothing else:\n"
 
 
@@ -46,14 +46,9 @@ class DecodingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_tokens <= MOST_TOKENS:
-            raise invalid_request(f"max_tokens is {self.max_tokens}; it must be from 1 to {MOST_TOKENS}.")
-        if not 0 <= self.temperature <= _MOST_TEMPERATURE:
-            raise invalid_request(
-                f"temperature is {str(self.temperature)[:40]}; it must be from 0 to {_MOST_TEMPERATURE:g}."
-            )
-        if not 0 <= self.seed < 2**32:
-            raise invalid_request(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
+        for name, least, most in _RANGES:
+            if not least <= (value := getattr(self, name)) <= most:
+                raise invalid_request(f"{name} is {str(value)[:40]}; it must be from {least} to {most}.")
         if not self.request.strip() or len(self.request) > MOST_REQUEST:
             raise invalid_request(f"the request must have from 1 to {MOST_REQUEST} characters.")
         unknown = [each for each in self.strategies if not isinstance(each, str) or each not in STRATEGIES]

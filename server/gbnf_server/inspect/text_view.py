@@ -17,7 +17,7 @@ from gbnf import Grammar, SchemaError, validate_call
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.compiler.literals import json_string
-from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError
+from gbnf.errors import AmbiguousGrammarError, GrammarError, PoolError, clip
 from gbnf.grammar.match import Match, MatchState
 from gbnf.partial_json import JsonPosition, locate
 from gbnf.schema.document import Document
@@ -302,16 +302,13 @@ class TextChecker:
         read = tuple(str(repair) for repair in found.repairs)
         if call.truncated:
             return Judgement(repairs=(*read, "the call is truncated, so it would not be executed"))
-        repaired = self._repaired(call.as_call())
-        if not repaired.repaired:
-            written = json.dumps(call.as_call(), ensure_ascii=False, indent=2)
-            errors = validate_call(call.as_call(), self._tools, steps=STEPS).errors
-            return Judgement(repairs=read, repaired=written, repaired_validation=errors)
+        repaired = self._repaired(call.as_call(), is_new=True)
         return replace(repaired, repairs=(*read, *repaired.repairs))
 
-    def _repaired(self, call: dict[str, Any]) -> Judgement:
+    def _repaired(self, call: dict[str, Any], *, is_new: bool = False) -> Judgement:
+        """Return the repair of a call; nothing of one that needs none, unless the text does not show it."""
         result = repair_call(call, self._tools, steps=STEPS)
-        if not result.coercions:
+        if not result.coercions and not is_new:
             return Judgement()
         written = json.dumps(result.call, ensure_ascii=False, indent=2)
         return Judgement(
@@ -336,5 +333,4 @@ class TextChecker:
 
 
 def _start(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 200 else f"{text[:199]}…"
+    return clip(" ".join(text.split()), 200)
