@@ -20,7 +20,19 @@ from gbnf.compiler.literals import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.errors import InvalidArgumentError
-from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, CharClass, Expr, Literal, Ref, alt, optional, repeat, seq
+from gbnf.grammar.ir import (
+    EMPTY_LANGUAGE,
+    EPSILON,
+    CharClass,
+    Expr,
+    Literal,
+    Ref,
+    alt,
+    literal,
+    optional,
+    repeat,
+    seq,
+)
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
@@ -39,10 +51,7 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
 
     Refers to the primitives `keyChar` and `keyEscape` (`gbnf.compiler.primitives`).
     """
-    if language.is_empty:
-        return EMPTY_LANGUAGE
-    _spend_on(language)
-    return _string_fragment(language).instantiate(scope)
+    return quoted_expr(language, json_char, '"', scope)
 
 
 def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
@@ -50,16 +59,25 @@ def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
 
     Without a scope there are no productions: raises ValueError if a cycle of several states needs one.
     """
+    if scope is not None:
+        return quoted_expr(language, raw_char, "", scope)
     if language.is_empty:
         return EMPTY_LANGUAGE
     _spend_on(language)
-    return _words_in_place(language) if scope is None else _words_fragment(language).instantiate(scope)
+    return _words_in_place(language)
 
 
-def quoted_expr(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, scope: Scope) -> Expr:
-    """Return the words of a non-empty language between quotes, characters as `spell` writes them."""
+def quoted_expr(
+    language: Dfa, spell: Callable[[CharSet], Expr], quote: str, scope: Scope, *, named: bool = False
+) -> Expr:
+    """Return the words between quotes, characters as `spell` writes them; EMPTY_LANGUAGE if there is none.
+
+    `named`: a character that is more than a class is a production.
+    """
+    if language.is_empty:
+        return EMPTY_LANGUAGE
     _spend_on(language)
-    return _quoted_fragment(language, spell, quote).instantiate(scope)
+    return _fragment(language, spell, quote, named).instantiate(scope)
 
 
 def _spend_on(language: Dfa) -> None:
@@ -67,30 +85,17 @@ def _spend_on(language: Dfa) -> None:
     spend((20 + language.table.alphabet.size) * len(language.table.rows))
 
 
-@lru_cache(maxsize=512)
-def _string_fragment(language: Dfa) -> Fragment:
-    table = RuleTable(_PRIMITIVES)
-    body = _Writer(language, json_char, Literal('"'), Scope(table, ())).expression()
-    return Fragment.of(seq(Literal('"'), body), table)
-
-
-@lru_cache(maxsize=256)
-def _quoted_fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str) -> Fragment:
+@lru_cache(maxsize=1024)
+def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, named: bool) -> Fragment:
     table = RuleTable(_PRIMITIVES)
     scope = Scope(table, ())
 
-    def named(chars: CharSet) -> Expr:
-        char = spell(chars)
-        return char if isinstance(char, Literal | CharClass) else scope.add("Char", char)
+    def char(chars: CharSet) -> Expr:
+        spelled = spell(chars)
+        return spelled if isinstance(spelled, Literal | CharClass) else scope.add("Char", spelled)
 
-    body = _Writer(language, named, Literal(quote), scope).expression()
-    return Fragment.of(seq(Literal(quote), body), table)
-
-
-@lru_cache(maxsize=256)
-def _words_fragment(language: Dfa) -> Fragment:
-    table = RuleTable(_PRIMITIVES)
-    return Fragment.of(_Writer(language, raw_char, EPSILON, Scope(table, ())).expression(), table)
+    body = _Writer(language, char if named else spell, literal(quote), scope).expression()
+    return Fragment.of(seq(literal(quote), body), table)
 
 
 @lru_cache(maxsize=256)

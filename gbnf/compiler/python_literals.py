@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gbnf.compiler.automaton_rules import quoted_expr
 from gbnf.compiler.decimals import digits_between
@@ -57,10 +57,9 @@ class PythonLayout(Layout):
 
 def python_string_expr(language: Dfa, scope: Scope) -> Expr:
     """Return the Python strings, quotes included, whose content is a word; EMPTY_LANGUAGE if none is."""
-    if language.is_empty:
-        return EMPTY_LANGUAGE
     return alt(
-        quoted_expr(language, single_quoted, "'", scope), quoted_expr(language, double_quoted, '"', scope)
+        quoted_expr(language, single_quoted, "'", scope, named=True),
+        quoted_expr(language, double_quoted, '"', scope, named=True),
     )
 
 
@@ -82,19 +81,9 @@ def _spelled(char: str, quote: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-@lru_cache(maxsize=256)
-def single_quoted(chars: CharSet) -> Expr:
-    """Return one character of a non-empty set, as spelled between single quotes."""
-    return _char(chars, "'")
-
-
-@lru_cache(maxsize=256)
-def double_quoted(chars: CharSet) -> Expr:
-    """Return one character of a non-empty set, as spelled between double quotes."""
-    return _char(chars, '"')
-
-
+@lru_cache(maxsize=512)
 def _char(chars: CharSet, quote: str) -> Expr:
+    """Return one character of a non-empty set, as spelled between quotes."""
     plain = chars - _CONTROLS - CharSet.of(quote, "\\")
     letters = [letter for char, letter in _LETTERS.items() if char in chars]
     letters += [quote] if quote in chars else []
@@ -115,3 +104,6 @@ def _coded(letter: str, width: int, chars: CharSet) -> Expr:
     """Return the code points of a set, each as hexadecimal digits after a letter."""
     ends = [(f"{low:0{width}x}", f"{high:0{width}x}") for low, high in chars.ranges]
     return seq(Literal(letter), factor_prefixes([digits_between(*both, "0123456789abcdef") for both in ends]))
+
+
+single_quoted, double_quoted = (partial(_char, quote=quote) for quote in ("'", '"'))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from gbnf.compiler.layout import Layout
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, literal, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.charset import ANY_CHAR, Alphabet, CharSet, common_refinement, minterms
+from gbnf.regular.charset import Alphabet, CharSet, common_refinement, minterms
+from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import DEAD, explore
 from gbnf.work_limits import TooManyStatesError, work_cache
 
@@ -30,42 +32,40 @@ def delimited_expr(language: Dfa, delimiter: str, scope: Scope) -> Expr:
     return words_expr(_delimited(language, delimiter), scope)
 
 
-class _Search:
-    """Knuth, Morris and Pratt's search for a delimiter, over classes of characters.
+def _steps(delimiter: str, alphabet: Alphabet) -> list[list[tuple[int, tuple[int, ...]]]]:
+    """Return the steps of Knuth, Morris and Pratt's search for a delimiter, over classes of characters.
 
-    A state is how many characters of the delimiter the text ends with.
+    A state is how many characters of the delimiter the text ends with. After each state and class: the next
+    state, and the classes that can't be part of a match any more.
     """
+    classes = tuple(map(alphabet.class_of, delimiter))
 
-    def __init__(self, delimiter: str, alphabet: Alphabet) -> None:
-        self.classes = tuple(map(alphabet.class_of, delimiter))
-        self.length = len(delimiter)
-        # After each state and class: the next state, and the classes that can't be part of a match any more.
-        self.steps = [
-            [self._step((*self.classes[:state], number)) for number in range(alphabet.size)]
-            for state in range(self.length)
-        ]
-
-    def _step(self, seen: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    def step(seen: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         matched = len(seen)
-        while seen[len(seen) - matched :] != self.classes[:matched]:
+        while seen[len(seen) - matched :] != classes[:matched]:
             matched -= 1
         return matched, seen[: len(seen) - matched]
+
+    return [
+        [step((*classes[:state], number)) for number in range(alphabet.size)] for state in range(len(classes))
+    ]
 
 
 @work_cache(maxsize=512)
 def _delimited(language: Dfa, delimiter: str) -> Dfa:
     table = language.table
-    alphabet, pairs = common_refinement(table.alphabet, _alphabet(delimiter))
+    chars = [CharSet.single(ord(char)) for char in dict.fromkeys(delimiter)]
+    alphabet, pairs = common_refinement(table.alphabet, minterms(chars)[0])
     rows = [[row[number] for number, _ in pairs] for row in table.rows]
-    search = _Search(delimiter, alphabet)
-    end = (DEAD, search.length)
+    steps = _steps(delimiter, alphabet)
+    end = (DEAD, len(delimiter))
 
     def successors(state: tuple[int, int]) -> list[tuple[int, int] | None]:
         # The first item is the state of the language before the characters that may begin the delimiter.
         if state == end:
             return [None] * alphabet.size
         found: list[tuple[int, int] | None] = []
-        for matched, passed in search.steps[state[1]]:
+        for matched, passed in steps[state[1]]:
             at = state[0]
             for number in passed:
                 at = rows[at][number]
@@ -73,7 +73,7 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
                     break
             if at == DEAD:
                 found.append(None)
-            elif matched < search.length:
+            elif matched < len(delimiter):
                 found.append((at, matched))
             else:
                 found.append(end if at in table.accepting else None)
@@ -85,25 +85,10 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
 @work_cache(maxsize=512)
 def readable_texts(delimiter: str) -> Dfa:
     """Return the texts behind which the delimiter has its first occurrence, if it follows them."""
-    alphabet = _alphabet(delimiter)
-    search = _Search(delimiter, alphabet)
-
-    def ends(state: tuple[int]) -> bool:
-        (at,) = state
-        for number in search.classes[:-1]:
-            at = search.steps[at][number][0]
-            if at == search.length:
-                return False
-        return True
-
-    def successors(state: tuple[int]) -> list[tuple[int] | None]:
-        return [None if at == search.length else (at,) for at, _ in search.steps[state[0]]]
-
-    return Dfa(explore(alphabet, (0,), successors, ends))
-
-
-def _alphabet(text: str) -> Alphabet:
-    return minterms([CharSet.single(ord(char)) for char in dict.fromkeys(text)])[0]
+    starts = [delimiter[:length] for length in range(1, len(delimiter))]
+    # a text that ends like this would let the delimiter begin in it
+    ends = [start for start in starts if delimiter.startswith(delimiter[len(start) :])]
+    return ~search("|".join([re.escape(delimiter), *(f"{re.escape(end)}$" for end in ends)]))
 
 
 @work_cache(maxsize=1)
@@ -123,10 +108,8 @@ def trimmed_texts() -> Dfa:
 @work_cache(maxsize=512)
 def beginning_with(text: str, delimiter: str) -> Dfa:
     """Return the texts that, with the delimiter behind them, begin with `text`."""
-    chain = [[(char, at + 1)] for at, char in enumerate(text)]
-    rest = [[(ANY_CHAR, len(text))]]
-    early = [at for at in range(len(text)) if delimiter.startswith(text[at:])]
-    return Dfa.from_transitions([*chain, *rest], (len(text),)) | Dfa.of_words(text[:at] for at in early)
+    early = [text[:at] for at in range(len(text)) if delimiter.startswith(text[at:])]
+    return search(f"^{re.escape(text)}") | Dfa.of_words(early)
 
 
 @dataclass(frozen=True, slots=True)
