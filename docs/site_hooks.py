@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PLACES = {
     "README.md": "index.md",
     "docs/README.md": "contents.md",
+    "examples/README.md": "examples/index.md",
     **{
         name: f"project/{name.lower()}"
         for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -74,10 +75,13 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the pages that are outside docs/."""
+    """Add the pages that are outside docs/, and the examples."""
     files.remove(files.src_uris["README.md"])
     for page, place in PLACES.items():
         files.append(File.generated(config, place, content=(ROOT / page).read_text("utf-8")))
+    for path in (ROOT / "examples").rglob("*.*"):
+        if path.suffix in {".py", ".ipynb", ".toml"}:
+            files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,6 @@ from support.smollm2 import requires_smollm2
 
 pytestmark = pytest.mark.slow
 
-NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-
 
 @pytest.mark.parametrize(
     ("name", "printed"),
@@ -25,6 +24,12 @@ NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
         ),
         ("mcp_tools.py", r"'create_dirs'.*\n(.*\n)*answered .*trips"),
         pytest.param("own_grammar.py", r"\[1-8\].*\n([a-h][1-8]-[a-h][1-8] ?){3}\n", marks=requires_smollm2),
+        pytest.param("typed_extraction.py", r"Invoice\(customer='[^\n]+\n/total: ", marks=requires_smollm2),
+        pytest.param(
+            "batch_csv.py",
+            r"id,text,mood,probability\n(\d,.*,(happy|angry),[01]\.\d\d\n){2}",
+            marks=requires_smollm2,
+        ),
         pytest.param("llama_cpp_python.py", r"\{'name': '.*', 'born': \d{4}\}\n", marks=requires_smollm2),
     ],
 )
@@ -43,13 +48,32 @@ def test_the_tests_of_tools(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+def test_the_notebook(tmp_path: Path) -> None:
+    for package, extra in (("nbclient", "docs"), ("ipykernel", "docs"), ("railroad", "inspect")):
+        pytest.importorskip(package, reason=f"needs the extra {extra}")
+    notebook = shutil.copy(EXAMPLES / "inspector.ipynb", tmp_path)
+    assert '"outputs": []' in Path(notebook).read_text("utf-8")
+    command = [sys.executable, "-c", "from nbclient.cli import main; main()", "--inplace", str(notebook)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    text = Path(notebook).read_text("utf-8")
+    assert "nightsPair ::=" in text
+    pages = set(re.findall(r'src=\\"(\w+\.html)\\"', text))
+    assert pages == {"trip.html", "run.html"}
+    assert "railroad-diagram" in (tmp_path / "trip.html").read_text("utf-8")
+    assert "find_events_empty" in (tmp_path / "run.html").read_text("utf-8")
+
+
 def test_each_example_says_how_it_is_run() -> None:
     tested = Path(__file__).read_text("utf-8") + "".join(
         path.read_text("utf-8")
         for path in Path(__file__).parents[1].glob("gbnf_server/gateway/clients/test_*.py")
     )
+    listed = (EXAMPLES / "README.md").read_text("utf-8")
     for path in EXAMPLES.glob("*.py"):
         text = path.read_text("utf-8")
         assert re.match(r'"""[^\n]+\?\n\n', text), f"{path.name} begins with no question"
         assert f"examples/{path.name}" in text
         assert f'"{path.name}"' in tested
+        question = text.partition("\n")[0].removeprefix('"""')
+        assert f"| {question} | [{path.name}]({path.name}) |" in listed

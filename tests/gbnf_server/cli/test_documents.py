@@ -19,7 +19,14 @@ from gbnf_server.llama.demo_model import model_path
 from support.smollm2 import requires_smollm2
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("server/**/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*.md"),
+        *ROOT.glob("server/**/*.md"),
+    ]
+)
 
 
 def page(name: str) -> str:
