@@ -7,6 +7,7 @@ from gbnf.grammar.match import MatchState
 _MOST_CHARACTERS = 64
 """Of the characters that may come next: a free string has more."""
 _MOST_LENGTH = 200
+_SPACES = " \t\n\r"
 
 
 def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None:
@@ -22,13 +23,13 @@ def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None
         if len(text) > _MOST_LENGTH or sum(high - low + 1 for low, high in ranges) > _MOST_CHARACTERS:
             return None
         characters = [chr(code) for low, high in ranges for code in range(low, high + 1)]
-        if not text.startswith('"'):
-            within = [
-                each for each in characters if each.isalnum() or each in "+-." or (not text and each == '"')
-            ]
-            if not text and len(within) < len(characters):
+        if not text:
+            if not {"{", "["}.isdisjoint(characters):
                 return None
-            if text and (at.can_end or len(within) < len(characters)):
+            characters = [each for each in characters if each not in _SPACES]
+        elif text[0] != '"':
+            within = [each for each in characters if each.isalnum() or each in "+-."]
+            if at.can_end or len(within) < len(characters):
                 found.append(text)
             characters = within
         following = ((text + each, at.advance(each)) for each in reversed(characters))

@@ -169,6 +169,7 @@ class JsonCalls(CallProtocol):
             ask_user=offered.ask_user,
             steps=offered.steps,
             whitespace=self.whitespace,
+            property_order=offered.property_order,
         )
         return with_reasoning_grammar(grammar) if self.reasoning_field else grammar
 

@@ -24,7 +24,7 @@ Try:
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
   gbnf serve --model F.gguf           serve it to OpenAI and Anthropic clients
   gbnf manifests                      list the bundled tools
-  gbnf generate "…" --schema F.json   generate one JSON value
+  gbnf extract F.txt --schema F.json  extract typed values from texts
   gbnf compile > tools.gbnf           print the grammar of their calls
   gbnf check tools.gbnf '{"name": "get_now", "arguments": {}}'
   gbnf sample tools.gbnf              print random texts of a grammar

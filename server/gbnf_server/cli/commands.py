@@ -24,7 +24,8 @@ _COMMANDS = {
         "gbnf_bench.tune_command:tune",
         "Compare strategies on a model, print a table, and save the best as the model's profile.",
     ),
-    "generate": ("generate:generate", "Generate one JSON value that fits a JSON Schema, and print it."),
+    "extract": ("extract:extract", "Extract a value that fits a JSON Schema from each of several texts."),
+    "generate": ("extract:generate", "Generate one JSON value that fits a JSON Schema, and print it."),
     "new": ("new:new", "Write a new tool: a manifest, an executor and a test, which work as they are."),
     "call": (
         "call:call",
@@ -70,7 +71,9 @@ Exit codes:
   130  interrupted"""
 _WITH_EXIT_CODES = ("run", "batch")
 _EXTRAS = {
-    **dict.fromkeys(("run", "chat", "batch", "tune", "generate", "call", "bench", "server"), "run"),
+    **dict.fromkeys(
+        ("run", "chat", "batch", "tune", "extract", "generate", "call", "bench", "server"), "run"
+    ),
     **{name: name for name in ("inspect", "mcp", "serve")},
 }
 

@@ -49,6 +49,14 @@ def compile_(
         typer.Option(min=1, help="Earlier step that from_step may refer to; repeatable."),
     ] = None,
     whitespace: WhitespaceOption = "default",
+    open_: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Allow properties that the schema does not declare, as JSON Schema does. Default: only "
+            "where it has additionalProperties, as in a call.",
+        ),
+    ] = False,
     strict: Annotated[
         bool,
         typer.Option(
@@ -94,7 +102,7 @@ def compile_(
                     "none of --query, --final-answer, --ask-user and --step"
                 )
             content = read_schema(schemas[0])
-            grammar = compile_schema_file(schemas[0], content, whitespace)
+            grammar = compile_schema_file(schemas[0], content, whitespace, closed=not open_)
             misspelt = tuple(misspelt_keywords("", content))
             if strict and misspelt:
                 raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")

@@ -40,14 +40,15 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
     return source, restricted, True
 
 
-def model_for_other_tools(source: ModelSource) -> ModelSource:
-    """Return smollm2 instead of the demonstration model, if it is installed; say so."""
+def model_for_other_tools(source: ModelSource, *, quiet: bool = False) -> ModelSource:
+    """Return smollm2 instead of the demonstration model, if it is installed; say so unless `quiet`."""
     from gbnf_server.cli.output import say
     from gbnf_server.system.model_files import SMOLLM2, has_smollm2
 
     if not (source.is_demo_model and has_smollm2()):
         return source
-    say(f"model: {SMOLLM2}, which is small and weak; --model FILE.gguf or --server URL names another")
+    if not quiet:
+        say(f"model: {SMOLLM2}, which is small and weak; --model FILE.gguf or --server URL names another")
     return replace(source, model=SMOLLM2)
 
 

@@ -145,13 +145,13 @@ def _json_content(path: Path) -> Any:
 
 
 def compile_schema_file(
-    file: str, schema: Mapping[str, Any] | bool, whitespace: Whitespace = "default"
+    file: str, schema: Mapping[str, Any] | bool, whitespace: Whitespace = "default", *, closed: bool
 ) -> Grammar:
     """Compile the schema of a file. Raises InputError with the file's name."""
     from gbnf import SchemaError, compile_schema
     from gbnf_server.system.errors import InputError
 
     try:
-        return compile_schema(schema, whitespace=whitespace)
+        return compile_schema(schema, whitespace=whitespace, closed=closed)
     except SchemaError as error:
         raise InputError(f"{source_name(file)}: {error}") from None

@@ -171,6 +171,15 @@ class PlanningOptions:
         bool,
         typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
     ] = False
+    confirm_below: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="P",
+            help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
+        ),
+    ] = 0.0
     max_steps: MaxStepsOption = 12
     max_seconds: MaxSecondsOption = 300
 
@@ -185,6 +194,7 @@ class PlanningOptions:
             required=tuple(self.require or ()),
             terminal=tuple(self.terminal or ()),
             compact=not self.no_compact,
+            confirm_below=self.confirm_below,
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             seed=sampling.seed,

@@ -16,13 +16,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Generic, Self, TypeAlias, TypeVar, get_origin
+from tempfile import mkdtemp
+from typing import Any, Generic, Self, TypeAlias, TypedDict, Unpack, get_origin, overload
 
+from typing_extensions import TypeVar
+
+from gbnf.compiler.pool import compile_pool
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
 from gbnf.prompts.messages import Image
@@ -42,13 +47,12 @@ from gbnf_server.system.append_log import AppendLog
 from gbnf_server.system.errors import ExecutorError, InputError
 from gbnf_server.system.event_loop import shared_loop
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)
 Model: TypeAlias = str | Path | Backend | None
 """A GGUF file, "smollm2", the URL of a llama-server, or a backend; by default smollm2."""
 
 _ARGUMENTS = "/arguments"
 _WRAPPED = "value"
-_EXAMPLE = "a type such as a pydantic model, or a JSON Schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,11 @@ class Extractor(Generic[T]):
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
+        #: What the grammar does not enforce.
+        self.findings = self._target.findings()
         self._backend = open_model(model, parallel=concurrency)
-        self._folder = TemporaryDirectory(prefix="gbnf-extract-")  # a planner has a workspace
+        folder = mkdtemp(prefix="gbnf-extract-")  # a planner has a workspace
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         tool = self._target.tool
         options = PlannerOptions(
             max_steps=attempts,
@@ -153,9 +160,7 @@ class Extractor(Generic[T]):
             probabilities=self._backend.info().gives_logprobs,
             property_order="declared",
         )
-        self._planner = Planner(
-            (tool,), self._backend, options, context=Context(Workspace(self._folder.name))
-        )
+        self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
         settings = attempts, max_tokens, temperature, seed, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])
 
@@ -215,11 +220,6 @@ class Extractor(Generic[T]):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What the grammar does not enforce."""
-        return self._target.findings
-
     def _extraction(self, run: Run) -> Extraction[T]:
         attempts = tuple(Attempt(step.text, step.error or "") for step in run.steps)
         last = run.steps[-1] if run.steps else None
@@ -253,78 +253,91 @@ class Extractor(Generic[T]):
         )
 
 
-def extract(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Extraction[T]:
-    """Return a value of a type from a text. Raises ExtractionError. `options`: those of `Extractor`.
+class Options(TypedDict, total=False):
+    """The model, and the options of `Extractor`."""
+
+    model: Model
+    instructions: str
+    attempts: int
+    max_tokens: int
+    temperature: float
+    seed: int
+
+
+@overload
+def extract(type_: type[T], text: str, **options: Unpack[Options]) -> Extraction[T]: ...
+@overload
+def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]: ...
+def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]:
+    """Return a value of a type from a text. Raises ExtractionError.
 
     The model is kept open for the next call that names it.
     """
-    return Extractor[T](type_, model, **options).extract(text)
+    return Extractor[Any](type_, **options).extract(text)
 
 
-async def aextract(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Extraction[T]:
+@overload
+async def aextract(type_: type[T], text: str, **options: Unpack[Options]) -> Extraction[T]: ...
+@overload
+async def aextract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]: ...
+async def aextract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]:
     """As `extract`, for an event loop."""
-    extractor = await asyncio.to_thread(Extractor[T], type_, model, **options)
-    return await extractor.aextract(text)
+    return await (await asyncio.to_thread(Extractor[Any], type_, **options)).aextract(text)
 
 
 def extract_many(
     type_: type[T] | Any,
     texts: Iterable[str],
     *,
-    model: Model = None,
     log: Path | str | None = None,
     concurrency: int = 4,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Iterator[Extraction[T] | ExtractionError]:
     """Yield the result of each text, in order; a text without a valid value gives an ExtractionError.
 
     `concurrency`: how many texts at a time. `log`: a file of results; after an interruption, the same call
     reads those that it has, and extracts the others only.
     """
-    extractor = Extractor[T](type_, model, concurrency=concurrency, **options)
-    return shared_loop().iterate(extractor.amany(texts, log, concurrency))
+    return shared_loop().iterate(aextract_many(type_, texts, log=log, concurrency=concurrency, **options))
 
 
 def aextract_many(
     type_: type[T] | Any,
     texts: Iterable[str],
     *,
-    model: Model = None,
     log: Path | str | None = None,
     concurrency: int = 4,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
     """As `extract_many`, for an event loop."""
-    return Extractor[T](type_, model, concurrency=concurrency, **options).amany(texts, log, concurrency)
+    return Extractor[T](type_, concurrency=concurrency, **options).amany(texts, log, concurrency)
 
 
-def extract_stream(type_: type[T] | Any, text: str, *, model: Model = None, **options: Any) -> Iterator[T]:
+def extract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Iterator[T]:
     """Yield partial values as they grow, and last the whole one; see `Extractor.astream`."""
-    return shared_loop().iterate(Extractor[T](type_, model, **options).astream(text))
+    return shared_loop().iterate(aextract_stream(type_, text, **options))
 
 
-def aextract_stream(
-    type_: type[T] | Any, text: str, *, model: Model = None, **options: Any
-) -> AsyncGenerator[T]:
+def aextract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> AsyncGenerator[T]:
     """As `extract_stream`, for an event loop."""
-    return Extractor[T](type_, model, **options).astream(text)
+    return Extractor[T](type_, **options).astream(text)
 
 
 def choose(
-    choices: Sequence[T] | Any, text: str, *, model: Model = None, question: str = "", **options: Any
+    choices: Sequence[T] | Any, text: str, *, question: str = "", **options: Unpack[Options]
 ) -> Choice[T]:
     """Return which of several JSON values fits a text, and the probability of each.
 
     `choices`: a list of at least two, an enum or a `Literal`. `question`: what is asked of the text.
     """
-    return _chooser(choices, model, question, options).chosen(text)
+    return _chooser(choices, question, options).chosen(text)
 
 
 async def achoose(
-    choices: Sequence[T] | Any, text: str, *, model: Model = None, question: str = "", **options: Any
+    choices: Sequence[T] | Any, text: str, *, question: str = "", **options: Unpack[Options]
 ) -> Choice[T]:
     """As `choose`, for an event loop."""
-    return await asyncio.to_thread(_chooser(choices, model, question, options).chosen, text)
+    return await asyncio.to_thread(_chooser(choices, question, options).chosen, text)
 
 
 class _Chooser(Extractor[T]):
@@ -339,17 +352,14 @@ class _Chooser(Extractor[T]):
         )
 
 
-def _chooser(choices: Any, model: Model, question: str, options: Mapping[str, Any]) -> _Chooser[Any]:
+def _chooser(choices: Any, question: str, options: Options) -> _Chooser[Any]:
     is_list = isinstance(choices, Sequence) and not isinstance(choices, str)
-    if is_list and len(set(map(repr, choices))) < 2:
-        raise ValueError(f"choices is {choices!r}; it must have at least two different values")
-    asked = question or "Choose the value that fits the text."
-    return _Chooser(
-        {"title": "choose", "enum": list(choices)} if is_list else choices,
-        model,
-        instructions=asked,
-        **options,
-    )
+    if is_list and not all(each is None or isinstance(each, str | int | float) for each in choices):
+        raise ValueError(f"choices is {choices!r}; they must be strings, numbers, booleans or None")
+    if is_list and not 1 < len(set(choices)) == len(choices):
+        raise ValueError(f"choices is {choices!r}; it must have at least two values, all different")
+    options["instructions"] = question or "Choose the value that fits the text."
+    return _Chooser({"title": "choose", "enum": list(choices)} if is_list else choices, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,12 +443,10 @@ class _Target(Generic[T]):
         """Return an unfinished JSON value as the type has it."""
         return given if self.reader is None else self.reader.partial(given)
 
-    @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the grammar does not enforce."""
-        from gbnf import compile_pool  # noqa: PLC0415 - compiled already, and kept
-
-        return (*self.tool.findings, *compile_pool([self.tool], property_order="declared").report)
+        """Return what the grammar does not enforce. Raises SchemaError if no value satisfies the schema."""
+        report = compile_pool([self.tool], property_order="declared").report
+        return (*self.tool.findings, *report)
 
 
 class _ResultLog:
@@ -450,6 +458,7 @@ class _ResultLog:
         self._known: dict[str, list[Any]] = {}
         for entry in self._log.values if self._log is not None else ():
             if entry["of"] != fingerprint:
+                self.__exit__()
                 raise InputError(
                     f"{path} has results of another type, model or options. Use those, or another file."
                 )

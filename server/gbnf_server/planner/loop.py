@@ -182,7 +182,9 @@ class _Loop(ModelCalls):
         except CallRefusedError as refused:
             return (yield from self._block(step, refused, offer))
         unsure = [each for each in step.probabilities if each.probability < options.confirm_below]
-        if unsure and options.ask_user and accepted.tool not in (ASK_USER, FIND_TOOLS):
+        if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
+            unsure = []
+        if unsure and options.ask_user:
             accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
         call = accepted.call
         state.blocked_in_a_row = 0
@@ -275,8 +277,8 @@ class _Loop(ModelCalls):
         """Execute a valid call, with approval if required, and add its result to the history."""
         assert done.call is not None
         state, number = self.state, self.state.number
-        asks = tool.run.confirm or (bool(unsure) and tool not in (ASK_USER, FIND_TOOLS))
-        for value in unsure if asks else ():
+        asks = tool.run.confirm or bool(unsure)
+        for value in unsure:
             yield from self.warn(f"step {number}: {describe_probability(value)}")
         begun = self.clock()
         yield from self.emit(ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=asks))

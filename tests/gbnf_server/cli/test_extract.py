@@ -1,0 +1,156 @@
+"""`gbnf extract` and `gbnf generate`: values that fit a schema, judged by jsonschema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from gbnf_server.cli.errors import ExitCode
+from support.command_line import Gbnf
+from support.models import make_model
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "born": {"type": "integer", "maximum": 2100},
+        "role": {"enum": ["cook", "pilot"]},
+    },
+    "required": ["name", "born", "role"],
+}
+CLOSED = {**PERSON, "additionalProperties": False}
+MODEL = """
+from pydantic import BaseModel, Field, field_validator
+
+class Person(BaseModel):
+    name: str = Field(max_length=3)
+    born: int
+
+    @field_validator("born")
+    @classmethod
+    def refuse(cls, value: int) -> int:
+        raise ValueError("nobody is born")
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights: whatever fits the schema is the grammar's doing."""
+    return make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Path:
+    path = tmp_path / "person.json"
+    path.write_text(json.dumps(PERSON))
+    return path
+
+
+@pytest.mark.parametrize("piped", ["prompt", "schema", None])
+def test_the_answer_fits_the_schema(gbnf: Gbnf, model: Path, person: Path, piped: str | None) -> None:
+    prompt = "Ada Lovelace"
+    source = ["--schema", "-" if piped == "schema" else person, "--model", model]
+    stdin = {"prompt": prompt, "schema": person.read_text(), None: ""}[piped]
+    result = gbnf("generate", "-" if piped == "prompt" else prompt, *source, stdin=stdin)
+    assert (result.code, result.err) == (ExitCode.SUCCESS, "")
+    jsonschema.validate(json.loads(result.out), CLOSED)
+
+
+@pytest.mark.parametrize("schema", [{"enum": [1, "b"]}, {"type": "array", "items": {"$ref": "#/$defs/a"}}])
+def test_a_value_need_not_be_an_object(gbnf: Gbnf, model: Path, tmp_path: Path, schema: object) -> None:
+    content = {"$defs": {"a": {"type": "boolean"}}, "maxItems": 3, **schema}  # type: ignore[dict-item]
+    (tmp_path / "schema.json").write_text(json.dumps(content))
+    result = gbnf("generate", "x", "--schema", tmp_path / "schema.json", "--model", model)
+    assert result.code == ExitCode.SUCCESS
+    jsonschema.validate(json.loads(result.out), content)
+
+
+def test_a_truncated_answer_is_a_failure(gbnf: Gbnf, model: Path, person: Path) -> None:
+    result = gbnf("generate", "x", "--schema", person, "--model", model, "--max-tokens", "3")
+    assert result.code == ExitCode.FAILURE
+    assert "cut after 3 tokens" in result.err
+
+
+def test_an_answer_of_the_demonstration_model_is_no_success(
+    gbnf: Gbnf, no_smollm2: None, person: Path
+) -> None:
+    result = gbnf("generate", "Ada Lovelace", "--schema", person)
+    assert result.code == ExitCode.FAILURE
+    assert "--model FILE.gguf" in result.err
+    jsonschema.validate(json.loads(result.out), CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ("{", "invalid JSON"),
+        ("[]", "an object or a boolean"),
+        ('{"type": "string", "enum": [1]}', "none of the values"),
+        (None, "cannot be read"),
+    ],
+)
+def test_an_invalid_schema_is_named(gbnf: Gbnf, tmp_path: Path, schema: str | None, problem: str) -> None:
+    path = tmp_path / "schema.json"
+    if schema is not None:
+        path.write_text(schema)
+    result = gbnf("generate", "x", "--schema", path)
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert str(path) in result.err
+    assert problem in result.err
+
+
+@pytest.mark.parametrize(("prompt", "schema"), [("-", "-"), ("", "x"), (" ", "x")])
+def test_usage_errors(gbnf: Gbnf, prompt: str, schema: str) -> None:
+    left = gbnf("generate", prompt, "--schema", schema)
+    assert left.code == ExitCode.USAGE
+    assert "REQUEST" not in left.err
+
+
+def test_each_text_has_a_line(gbnf: Gbnf, model: Path, person: Path, tmp_path: Path) -> None:
+    texts = [tmp_path / f"{number}.txt" for number in range(3)]
+    for text in texts:
+        text.write_text(f"this is {text.name}")
+    out = tmp_path / "out.jsonl"
+    command = ["extract", "--schema", person, "--input", *texts, "--output", out, "--model", model]
+    assert gbnf(*command, "--concurrency", "2").code == ExitCode.SUCCESS
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["input"] for line in lines] == [str(text) for text in texts]
+    for line in lines:
+        jsonschema.validate(line["value"], CLOSED)
+        assert set(line["probabilities"]) == {"/born", "/role"}
+    log = out.with_name("out.jsonl.log")
+    logged = log.read_text().splitlines()
+    assert len(logged) == 3
+    log.write_text("\n".join(logged[:2]) + "\n")  # as after an interruption
+    assert gbnf(*command).code == ExitCode.SUCCESS
+    assert log.read_text().splitlines()[:2] == logged[:2]  # no text twice
+    assert len(log.read_text().splitlines()) == 3
+    assert [json.loads(line)["value"] for line in out.read_text().splitlines()] == [
+        line["value"] for line in lines
+    ]
+    other = gbnf(*command, "--max-tokens", "300")
+    assert other.code == ExitCode.INPUT
+    assert "another type, model or options" in " ".join(other.err.split())
+
+
+def test_what_a_validator_refuses_is_tried_again(gbnf: Gbnf, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(MODEL)
+    (tmp_path / "a.txt").write_text("Ada")
+    schema = f"{tmp_path / 'models.py'}:Person"
+    result = gbnf("extract", tmp_path / "a.txt", "--schema", schema, "--attempts", "2", "--model", model)
+    assert result.code == ExitCode.FAILURE
+    line = json.loads(result.out)
+    assert len(line["attempts"]) == 2
+    assert "born" in line["error"]
+    assert "nobody is born" in line["error"]
+
+
+def test_a_blank_text_is_named(gbnf: Gbnf, model: Path, person: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n")
+    result = gbnf("extract", tmp_path / "a.txt", "--schema", person, "--model", model)
+    assert result.code == ExitCode.INPUT
+    assert "a.txt" in result.err
+    assert gbnf("extract", "--schema", person).code == ExitCode.USAGE

@@ -1,0 +1,248 @@
+"""Typed answers: the probabilities against llama.cpp's own, the values against pydantic."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, model_validator
+
+from gbnf import compile_pool
+from gbnf.errors import InvalidArgumentError, SchemaError
+from gbnf.prompts.messages import Message
+from gbnf.tools import Tool
+from gbnf_server import (
+    Extraction,
+    ExtractionError,
+    Extractor,
+    InProcess,
+    achoose,
+    aextract,
+    aextract_many,
+    aextract_stream,
+    choose,
+    extract,
+    extract_many,
+    extract_stream,
+)
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.planner.extraction import _chooser
+from gbnf_server.system.errors import InputError
+from support.models import make_model
+from support.scripts import Script
+
+TEXT = "Ada has two cats."
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(ge=0, le=9)
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    barks: bool
+
+
+class Home(BaseModel):
+    name: str = Field(max_length=4)
+    pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(max_length=2)
+
+
+class Size(Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Listening(Script):
+    """Keeps the messages of each request."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__({TEXT: texts})
+        self.heard: list[Sequence[Message]] = []
+
+    def respond(self, messages: Sequence[Message], **limits: Any) -> Completion:
+        self.heard.append(messages)
+        return super().respond(messages, **limits)
+
+
+@dataclass
+class Point:
+    x: Annotated[int, Field(ge=0, le=3)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    path = make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)
+    with InProcess(path, parallel=2) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "type_", [Home, Size, Point, Literal["a", 2], bool, list[Size], Cat | Dog, Point | None, dict[Size, bool]]
+)
+def test_a_value_has_its_type(model: InProcess, type_: Any) -> None:
+    from pydantic import TypeAdapter
+
+    found = extract(type_, TEXT, model=model)
+    assert found.value == TypeAdapter(type_).validate_json(json.dumps(found.json))
+    assert found.attempts[-1].problem == ""
+    assert found.usage.completion_tokens > 0
+    assert all(0 <= share <= 1 for share in found.probabilities.values())
+    for shares in found.alternatives.values():
+        assert math.isclose(sum(shares.values()), 1)
+
+
+def test_the_probability_of_an_alternative_is_that_of_its_whole_text(model: InProcess) -> None:
+    """The oracle: the log-probabilities of the tokens where the grammar allows this text only."""
+    found = choose(["on", "of", "offer"], TEXT, model=model)
+    texts: dict[str, float] = {}
+    extractor = _chooser(["on", "of", "offer"], "", {"model": model})
+    for option in found.probabilities:
+        only = extractor._planner.tools[0].model_args() | {
+            "properties": {"value": {"enum": [option]}},
+        }
+        tool = Tool("choose", args=only)
+        first = _first_request(extractor)
+        answer = model.complete(
+            Request(first.messages, compile_pool([tool]), max_tokens=200, logprobs=0, evidence=None)
+        )
+        begins, written = 0, json.dumps(option).encode()
+        position = answer.text.encode().index(written)
+        total = 0.0
+        for each in answer.logprobs:
+            if position <= begins < position + len(written):
+                total += each.logprob
+            begins += len(each.token)
+        texts[option] = total
+    most = max(texts.values())
+    weights = {option: math.exp(score - most) for option, score in texts.items()}
+    for option, share in found.probabilities.items():
+        assert math.isclose(share, weights[option] / sum(weights.values()), rel_tol=0.05, abs_tol=1e-6)
+
+
+def _first_request(extractor: Extractor[Any]) -> Request:
+    from gbnf_server.planner.drivers import first_request
+
+    return first_request(TEXT, extractor._planner.tools, extractor._planner.options)
+
+
+def test_what_a_validator_refuses_is_reported_to_the_model() -> None:
+    class Even(BaseModel):
+        number: int
+
+        @model_validator(mode="after")
+        def check(self) -> Even:
+            if self.number % 2:
+                raise ValueError("it is odd")
+            return self
+
+    calls = [json.dumps({"name": "Even", "arguments": {"number": number}}) for number in (3, 4)]
+    script = Listening(*calls)
+    found = extract(Even, TEXT, model=script)
+    assert found.value.number == 4
+    assert [bool(each.problem) for each in found.attempts] == [True, False]
+    assert "it is odd" in found.attempts[0].problem
+    assert any("it is odd" in message["content"] for message in script.heard[1])
+
+
+def test_the_attempts_are_bounded_and_shown(model: InProcess) -> None:
+    class Never(BaseModel):
+        number: Annotated[int, Field(ge=0, le=999)]
+
+        @model_validator(mode="after")
+        def check(self) -> Never:
+            raise ValueError("never")
+
+    with pytest.raises(ExtractionError, match="never") as raised:
+        extract(Never, TEXT, model=model, attempts=2)
+    assert len(raised.value.attempts) == 2
+
+
+@pytest.mark.parametrize("type_", [{"enum": [1], "type": "string"}, False])
+def test_a_schema_without_values_is_an_error(model: InProcess, type_: Any) -> None:
+    with pytest.raises(SchemaError):
+        Extractor(type_, model)
+
+
+def test_bad_input_is_an_error_at_once(model: InProcess, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="no JSON Schema"):
+        Extractor(Callable[[int], int], model)
+    with pytest.raises(ValueError, match="at least two values"):
+        choose(["a"], TEXT, model=model)
+    with pytest.raises(ValueError, match="empty"):
+        extract(bool, " ", model=model)
+    log = tmp_path / "log.jsonl"
+    list(extract_many(bool, [TEXT], model=model, log=log))
+    with pytest.raises(InputError, match=r"log\.jsonl"):
+        list(extract_many(Size, [TEXT], model=model, log=log))
+
+
+def test_many_are_in_order_and_resumed(model: InProcess, tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(5)]
+    log = tmp_path / "log.jsonl"
+    first = list(extract_many(Home, texts, model=model, log=log, concurrency=2))
+    alone = [extract(Home, text, model=model) for text in texts]
+    assert [_value(each) for each in first] == [each.value for each in alone]
+    lines = log.read_text().splitlines()
+    log.write_text("".join(f"{line}\n" for line in lines[:2]) + lines[2][:20])  # as when it was killed
+    again = list(extract_many(Home, texts, model=model, log=log))
+    assert [_value(each) for each in again] == [_value(each) for each in first]
+    assert log.read_text().splitlines()[:2] == lines[:2]
+    assert len(log.read_text().splitlines()) == 5
+    both = list(extract_many(Home, [texts[0], texts[0]], model=model, log=log))
+    assert len(both) == 2
+
+
+def _value(result: Any) -> Any:
+    assert isinstance(result, Extraction)
+    return result.value
+
+
+def test_a_text_without_a_value_does_not_end_the_others() -> None:
+    good = '{"name": "bool", "arguments": {"value": true}}'
+    script = Script({"a": ["no"] * 3, "b": [good]})
+    first, second = extract_many(bool, ["a", "b"], model=script)
+    assert isinstance(first, ExtractionError)
+    assert _value(second) is True
+
+
+def test_a_stream_grows_up_to_the_value(model: InProcess) -> None:
+    seen: list[Home] = list(extract_stream(Home, TEXT, model=model))
+    assert all(isinstance(each, Home) for each in seen)
+    assert seen[-1] == extract(Home, TEXT, model=model).value
+    names = [each.name for each in seen if each.name is not None]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(names))
+    assert len(seen) > 2
+
+
+def test_each_verb_has_one_for_event_loops(model: InProcess) -> None:
+    async def all_of_them() -> None:
+        assert (await aextract(Size, TEXT, model=model)).value == extract(Size, TEXT, model=model).value
+        assert [_value(each) async for each in aextract_many(Size, [TEXT], model=model)]
+        assert [each async for each in aextract_stream(Size, TEXT, model=model)][-1] in Size
+        assert (await achoose(Size, TEXT, model=model)).value in Size
+
+    asyncio.run(all_of_them())
+
+
+VALUES = ["red", "redder", "green", "a b", 'q"', "é", 1, 12, 1.5, False, None]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(VALUES), min_size=2, unique_by=repr))
+def test_any_choices_have_probabilities(model: InProcess, options: list[Any]) -> None:
+    found = choose(options, TEXT, model=model)
+    assert found.value in options
+    assert {json.dumps(each) for each in found.probabilities} == {json.dumps(each) for each in options}
+    assert math.isclose(sum(found.probabilities.values()), 1)
