@@ -24,8 +24,14 @@ _COMMANDS = {
         "gbnf_bench.tune_command:tune",
         "Compare strategies on a model, print a table, and save the best as the model's profile.",
     ),
-    "extract": ("extract:extract", "Extract a value that fits a JSON Schema from each of several texts."),
-    "generate": ("extract:generate", "Generate one JSON value that fits a JSON Schema, and print it."),
+    "extract": (
+        "extract:extract",
+        "Extract a value that fits a JSON Schema, or a Python type, from each text.",
+    ),
+    "generate": (
+        "extract:generate",
+        "Generate one JSON value that fits a JSON Schema, or a Python type, and print it.",
+    ),
     "new": ("new:new", "Write a new tool: a manifest, an executor and a test, which work as they are."),
     "call": (
         "call:call",
@@ -37,9 +43,18 @@ _COMMANDS = {
         "grammar_files:lint",
         "Report what is wrong or doubtful in GBNF files: position, cause and remedy.",
     ),
-    "fmt": ("grammar_files:fmt", "Rewrite GBNF files in the canonical layout."),
-    "sample": ("languages:sample", "Print random texts of a grammar's language."),
-    "diff": ("languages:diff", "Print the shortest text that only one of two grammars accepts."),
+    "fmt": (
+        "grammar_files:fmt",
+        "Rewrite GBNF files in the canonical layout. Comments stay, and so does the grammar.",
+    ),
+    "sample": (
+        "languages:sample",
+        "Print random texts of a grammar's language, each as a JSON string in a line.",
+    ),
+    "diff": (
+        "languages:diff",
+        "Print the shortest text that only one of two grammars accepts, as a JSON string.",
+    ),
     "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",

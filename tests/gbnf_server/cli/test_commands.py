@@ -400,8 +400,9 @@ def test_compile_a_schema(gbnf: Gbnf, schema: Path) -> None:
     ways: list[list[object]] = [["--schema", schema], ["--schema", "-"], [schema]]
     for way in ways:
         result = gbnf("compile", *way, "--report", stdin=schema.read_text())
-        assert result.out == str(compile_schema(SCHEMA))
+        assert result.out == str(compile_schema(SCHEMA, closed=True))
         assert result.err.splitlines()[0].endswith("bytes")
+    assert gbnf("compile", schema, "--open").out == str(compile_schema(SCHEMA))
 
 
 def test_a_misspelt_keyword_of_a_schema_is_a_finding(gbnf: Gbnf, schema: Path) -> None:
