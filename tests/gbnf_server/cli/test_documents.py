@@ -83,17 +83,15 @@ def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.slow
 @requires_smollm2
 @pytest.mark.skipif(not model_path().is_file(), reason="there is no demonstration model yet")
-def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "least"), [("README.md", 3), ("docs/how-to/extract.md", 4)])
+def test_the_programs_of_a_page_run_one_after_the_other(tmp_path: Path, name: str, least: int) -> None:
     (tmp_path / "model.gguf").write_bytes(model_path().read_bytes())
-    programs = re.findall(r"^```python\n(.*?)^```$", page("README.md"), re.MULTILINE | re.DOTALL)
-    assert len(programs) >= 3
-    for number, program in enumerate(programs):
-        file = tmp_path / f"program_{number}.py"
-        file.write_text(program, "utf-8")
-        done = subprocess.run(
-            [sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    programs = re.findall(r"^```python\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+    assert len(programs) >= least
+    (tmp_path / "programs.py").write_text("\n".join(programs), "utf-8")
+    command = [sys.executable, str(tmp_path / "programs.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
