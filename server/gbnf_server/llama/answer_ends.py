@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.match import MatchState
 from gbnf_server.llama.constraint import Constraint, decode_prefix
-from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native import NativeModel, Speller
 from gbnf_server.llama.repetition import RepetitionDetector
 
 _KEPT = 4096  # completions of states: one answer sees few, since those inside a string are one state
@@ -42,7 +43,8 @@ class TokenBudget:
         self._model, self._constraint = model, constraint
         self._left = limit
         self._completion: Sequence[int] | None = None  # tokens that fit and complete the answer, if computed
-        self._completions: dict[tuple[MatchState, bytes], Sequence[int] | None] = {}
+        # the tokens of the shortest completion; None if there is none, or no tokens spell it
+        self._shortest = lru_cache(_KEPT)(partial(_spell_shortest, model.speller))
         state = constraint.state()
         self._is_active = state is not None and self._ends_within(state, b"", limit)
 
@@ -99,29 +101,21 @@ class TokenBudget:
         completion = self._shortest(state, incomplete)
         return completion is not None and len(completion) <= left
 
-    def _shortest(self, state: MatchState, incomplete: bytes) -> Sequence[int] | None:
-        """Return the tokens of the shortest completion; None if there is none, or no tokens spell it."""
-        key = (state, incomplete)
-        if key not in self._completions:
-            if len(self._completions) >= _KEPT:
-                self._completions.clear()
-            self._completions[key] = self._spell_shortest(state, incomplete)
-        return self._completions[key]
 
-    def _spell_shortest(self, state: MatchState, incomplete: bytes) -> Sequence[int] | None:
-        character = ""
-        if incomplete:
-            low, high = _characters(incomplete)
-            ranges = ((max(low, first), min(high, last)) for first, last in matchable(state.allowed()))
-            character = next((chr(first) for first, last in ranges if first <= last), "")
-            following = state.advance(character) if character else None
-            if following is None:
-                return None
-            state = following
-        if state.completion_length == math.inf:
+def _spell_shortest(speller: Speller, state: MatchState, incomplete: bytes) -> Sequence[int] | None:
+    character = ""
+    if incomplete:
+        low, high = _characters(incomplete)
+        ranges = ((max(low, first), min(high, last)) for first, last in matchable(state.allowed()))
+        character = next((chr(first) for first, last in ranges if first <= last), "")
+        following = state.advance(character) if character else None
+        if following is None:
             return None
-        text = character + state.shortest_completion()
-        return self._model.speller.spell(text.encode()[len(incomplete) :])
+        state = following
+    if state.completion_length == math.inf:
+        return None
+    text = character + state.shortest_completion()
+    return speller.spell(text.encode()[len(incomplete) :])
 
 
 _FIRST = {2: 0x80, 3: 0x800, 4: 0x10000}  # the first code point by the length of its UTF-8

@@ -18,9 +18,9 @@ import ctypes
 import os
 import re
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -99,7 +99,6 @@ class NativeModel:
         self.splits: dict[int, tuple[int, ...]] = {}
         """The `Splits` that answers share (see `drafts`)."""
         self._pieces: dict[int, bytes] = {}
-        self._by_first_byte: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
     def _load_adapter(self, path: Path) -> Any:
         """Return an adapter, which is freed with the model. Raises ModelLoadError."""
@@ -272,17 +271,19 @@ class NativeModel:
             if attributes(handle, token) & texts and token not in self.end_tokens
         )
 
-    def tokens_by_first_byte(self, first: frozenset[int]) -> npt.NDArray[np.int64]:
-        """Return the tokens whose piece begins with one of these bytes, ascending. Treat as immutable."""
-        known = self._by_first_byte.get(first)
-        if known is None:
+    @cached_property
+    def tokens_by_first_byte(self) -> Callable[[frozenset[int]], npt.NDArray[np.int64]]:
+        """The tokens whose piece begins with one of some bytes, ascending. Treat as immutable."""
+        firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
+        first_bytes = np.fromiter(firsts, dtype=np.uint16, count=self.size)
+
+        @lru_cache(_KEPT_SELECTIONS)
+        def select(first: frozenset[int]) -> npt.NDArray[np.int64]:
             wanted = np.zeros(257, dtype=np.bool_)
             wanted[list(first)] = True
-            known = np.flatnonzero(wanted[self._first_bytes])
-            if len(self._by_first_byte) >= _KEPT_SELECTIONS:
-                self._by_first_byte.clear()
-            self._by_first_byte[first] = known
-        return known
+            return np.flatnonzero(wanted[first_bytes])
+
+        return select
 
     @cached_property
     def tokens_by_text(self) -> Mapping[str, int]:
@@ -302,12 +303,6 @@ class NativeModel:
                 size = to_piece(self.vocabulary, token, buffer, capacity, 0, True)
                 self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
         return [self._pieces[token] for token in range(self.size)]
-
-    @cached_property
-    def _first_bytes(self) -> npt.NDArray[np.uint16]:
-        """The first byte of each token's piece, 256 for an empty one."""
-        firsts = (piece[0] if piece else 256 for piece in self._read_pieces())
-        return np.fromiter(firsts, dtype=np.uint16, count=self.size)
 
     def _piece(self, token: int) -> bytes:
         capacity = 64
