@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -39,9 +38,10 @@ FIELD_KINDS: tuple[FieldKind, ...] = get_args(FieldKind)
 _CHOICES = ("choice", "choice_with_preview", "multi_choice")
 _PREVIEW_BYTES = 64 * 1024
 _PREVIEW_LINES = 5
-_TURNING = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)  # writing direction
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters, halves of surrogate pairs, and what changes the direction of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +256,7 @@ def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -
 
 def replace_control_characters(text: str) -> str:
     """Replace control and direction-changing characters, except line breaks and tabs."""
-    return "".join(
-        "�"
-        if character in _TURNING
-        or (unicodedata.category(character) in {"Cc", "Cs"} and character not in "\n\t")
-        else character
-        for character in text
-    )
+    return _UNSEEN.sub("\ufffd", text)
 
 
 def _text(given: Any) -> str:
