@@ -23,7 +23,7 @@ decoding (Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import accumulate, takewhile
 from typing import NamedTuple, TypeAlias
@@ -43,6 +43,7 @@ _MOST_OCCURRENCES = 8
 _LONGEST_GUESS = 100  # characters
 _MOST_WORDS = 16
 _MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
+_WORD = re.compile(r"\w+")
 _SEPARATORS = re.compile(r"\0|<\|\w+\|>")  # control tokens, and the ones that are text in this vocabulary
 
 
@@ -94,7 +95,8 @@ class PromptLookup:
         occurs decides; of its occurrences the latest, or what all agree on if it is short.
         """
         value = text.rfind('"') + 1
-        for start in _word_starts(text, max(value, len(text) - _LONGEST_KEY)):
+        for word in _WORD.finditer(text, max(value, len(text) - _LONGEST_KEY)):
+            start = word.start()
             key = text[start:]
             if len(key) < _SHORTEST_KEY:
                 break
@@ -212,20 +214,13 @@ class Drafter:
         self._before = (self.drafted, self.accepted)
 
 
-def _word_starts(text: str, start: int) -> Iterator[int]:
-    """Yield the indices from `start` on where a word starts, `start` included if it is inside one."""
-    for index in range(start, len(text)):
-        if _in_word(text[index]) and (index == start or not _in_word(text[index - 1])):
-            yield index
-
-
 def _occurrences(section: str, key: str) -> list[tuple[str, str]]:
     """Return the character before and the text after each word that begins with `key`, the last one first."""
     found: list[tuple[str, str]] = []
     start = section.rfind(key)
     while start >= 0 and len(found) < _MOST_OCCURRENCES:
         before = section[start - 1 : start]
-        if not before or not _in_word(before):
+        if not _WORD.match(before):
             end = start + len(key)
             found.append((before, section[end : end + _LONGEST_GUESS]))
         start = section.rfind(key, 0, start + len(key) - 1)
@@ -254,10 +249,6 @@ def _shortened(key: str, found: Sequence[tuple[str, str]], words: int, *, is_val
         return guessed
     guessed = guessed.rstrip(_PUNCTUATION)
     return guessed + '"' if is_value and _PRECISE.search(key + guessed) else guessed
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
 
 
 _PUNCTUATION = ",.;:?!)'"

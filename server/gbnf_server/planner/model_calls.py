@@ -250,9 +250,8 @@ class ModelCalls:
 
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
-    if purpose == "call":
-        return options.protocol.answer_reader
-    return SpokenText if purpose == "salvage" else Unread
+    readers = {"call": options.protocol.answer_reader, "salvage": SpokenText, "reasoning": Unread}
+    return readers[purpose]
 
 
 def _reasoning_messages(
