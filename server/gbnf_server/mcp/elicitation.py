@@ -127,8 +127,7 @@ def form_params(form: Form) -> ElicitRequestFormParams:
         requested_schema={
             "type": "object",
             "properties": {
-                field.var: {"title": field.prompt, **_FIELD_SCHEMAS[field.kind](field)}
-                for field in form.fields
+                field.var: {"title": field.prompt, **_field_schema(field)} for field in form.fields
             },
             "required": [field.var for field in form.fields],
         },
@@ -148,23 +147,17 @@ def form_answers(form: Form, result: ElicitResult, context: Context) -> dict[str
         raise ExecutorError(f"the answer to '{form.title}' does not fit: {error}") from None
 
 
-def _string(_field: Field) -> dict[str, Any]:
-    return {"type": "string"}
-
-
-def _choice(field: Field) -> dict[str, Any]:
-    return {"type": "string", "enum": list(field.options)}
-
-
-_FIELD_SCHEMAS: Mapping[str, Any] = {
-    "text": _string,
-    "location": _string,
-    "file_path": _string,
-    "yes_no": lambda _field: {"type": "boolean"},
-    "number": lambda _field: {"type": "number"},
-    "date": lambda _field: {"type": "string", "format": "date"},
-    "choice": _choice,
-    "choice_with_preview": _choice,
-    "multi_choice": lambda field: {"type": "array", "items": _choice(field)},
-}
-"""The schema of each kind of field, but credentials."""
+def _field_schema(field: Field) -> dict[str, Any]:
+    match field.kind:
+        case "yes_no":
+            return {"type": "boolean"}
+        case "number":
+            return {"type": "number"}
+        case "date":
+            return {"type": "string", "format": "date"}
+        case "choice" | "choice_with_preview":
+            return {"type": "string", "enum": list(field.options)}
+        case "multi_choice":
+            return {"type": "array", "items": {"type": "string", "enum": list(field.options)}}
+        case _:
+            return {"type": "string"}
