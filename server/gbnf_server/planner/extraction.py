@@ -28,7 +28,6 @@ from typing import Any, Generic, Self, TypeAlias, TypedDict, Unpack, get_origin,
 from typing_extensions import TypeVar
 
 from gbnf.compiler.pool import compile_pool
-from gbnf.errors import GbnfError
 from gbnf.findings import Finding
 from gbnf.prompts.messages import Image
 from gbnf.schema.models import InstanceReader, json_schema_of
@@ -44,7 +43,7 @@ from gbnf_server.planner.fingerprints import digest
 from gbnf_server.planner.options import PlannerOptions
 from gbnf_server.planner.planner import Planner
 from gbnf_server.system.append_log import AppendLog
-from gbnf_server.system.errors import ExecutorError, InputError
+from gbnf_server.system.errors import ExecutorError, GbnfServerError, InputError
 from gbnf_server.system.event_loop import shared_loop
 
 T = TypeVar("T", default=Any)
@@ -63,7 +62,7 @@ class Attempt:
     problem: str = ""
 
 
-class ExtractionError(GbnfError):
+class ExtractionError(GbnfServerError):
     """No attempt gave a valid value. Field: `attempts`."""
 
     def __init__(self, problem: str, attempts: Sequence[Attempt]) -> None:

@@ -15,6 +15,7 @@
     ├── HttpError                    a request to a server of ours has no answer (gbnf_server.web)
     ├── ExecutorError                a tool failed; the message is for the model
     │   └── ExecutorTimeoutError     a tool exceeded its time limit
+    ├── ExtractionError              no answer of a model has the value (gbnf_server.planner.extraction)
     ├── SetupError                   this machine lacks something: a workspace, a server build …
     │   ├── BatchError               a batch cannot run with its log (gbnf_server.planner.batch)
     │   ├── LogInUseError            another process has a log open (gbnf_server.system.append_log)
