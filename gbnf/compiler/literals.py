@@ -59,11 +59,12 @@ def json_char(chars: CharSet) -> Expr:
     if forced == _FORCED:
         spelled.append(Ref("keyEscape"))
     elif forced:
-        spelled.append(_escape(forced))
+        spelled.append(seq(Literal("\\"), alt(*forced_escapes(forced))))
     return alt(*spelled)
 
 
-def _escape(forced: CharSet) -> Expr:
+def forced_escapes(forced: CharSet = _FORCED) -> list[Expr]:
+    """Return the escapes of characters that JSON requires to be escaped, without their backslash."""
     letters = "".join(letter for char, letter in _LETTERS.items() if char in forced)
     spelled = [raw_char(CharSet.of(letters))] if letters else []
     codes = [f"{ord(char):02x}" for char in forced if char not in _LETTERS]
@@ -71,7 +72,7 @@ def _escape(forced: CharSet) -> Expr:
         digits = [code[1] for code in codes if code[0] == high]
         if digits:
             spelled.append(seq(Literal(f"u00{high}"), raw_char(CharSet.of(*digits))))
-    return seq(Literal("\\"), alt(*spelled))
+    return spelled
 
 
 _KEY_REST = Ref("keyRest")

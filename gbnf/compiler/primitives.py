@@ -10,7 +10,7 @@ from functools import cache
 
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits, number_rules
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import PLAIN_CHAR
+from gbnf.compiler.literals import PLAIN_CHAR, factor_prefixes, forced_escapes
 from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
 _HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
@@ -31,21 +31,6 @@ _SURROGATE_PAIR_ESCAPE = seq(
     char_class("dD"),
     char_class("cdefCDEF"),
     repeat(_HEX, 2, 2),
-)
-
-#: The escapes that JSON requires. Canonical spelling has no others.
-_FORCED_ESCAPE = seq(
-    Literal("\\"),
-    alt(
-        char_class('"\\bfnrt'),
-        seq(
-            Literal("u00"),
-            alt(
-                seq(Literal("0"), char_class((0x30, 0x37), "bef")),
-                seq(Literal("1"), char_class((0x30, 0x39), (0x61, 0x66))),
-            ),
-        ),
-    ),
 )
 
 
@@ -74,7 +59,9 @@ def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> 
         "keyRest": seq(repeat(Ref("keyChar")), Literal('"')),
         "keyEnd": alt(Literal('"'), seq(Ref("keyEscape"), Ref("keyRest"))),
         "keyChar": alt(PLAIN_CHAR, Ref("keyEscape")),
-        "keyEscape": _FORCED_ESCAPE,
+        "keyEscape": seq(
+            Literal("\\"), factor_prefixes(forced_escapes())
+        ),  # canonical spelling has no others
         **number_rules(digits),
         "boolean": alt(Literal("true"), Literal("false")),
         "null": Literal("null"),

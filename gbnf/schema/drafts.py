@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf.schema.keywords import APPLICATORS, KEYWORDS, map_subschemas, unknown_keywords
+from gbnf.schema.keywords import APPLICATORS, KEYWORDS, map_subschemas, resolve_pointer, unknown_keywords
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DRAFTS = {
@@ -154,17 +154,15 @@ class _Rewriter:
 
     def _moved(self, reference: str) -> str:
         """Return a JSON Pointer with the keywords that its target is below in the rewritten schema."""
-        steps = reference[2:].split("/")
+        found, steps = resolve_pointer(reference, self._root), reference[2:].split("/")
+        if found is None or len(found[0]) != len(steps):
+            return reference
         here: Any = self._root
         is_schema = True  # so that a property named `items` stays
-        for index, step in enumerate(steps):
-            key = step.replace("~1", "/").replace("~0", "~")
+        for index, key in enumerate(found[0]):
             if isinstance(here, list):
-                here = here[int(key)] if key.isdecimal() and int(key) < len(here) else None
-                is_schema = True
+                here, is_schema = here[int(key)], True
                 continue
-            if not isinstance(here, Mapping) or key not in here:
-                return reference
             inner = here[key]
             if is_schema:
                 has_tuple = self._has_tuples and isinstance(here.get("items"), list)
