@@ -171,7 +171,7 @@ def _check_tools(gpu: Gpu | None) -> None:
         program, hint = _GPU_COMPILERS[gpu]
         if not shutil.which(program, path=_program_path()):
             raise SetupError(f"llama-server cannot be built for {gpu} without {program}. {hint}.")
-    missing = [tool for tool in ("cmake", "make") if not shutil.which(tool, path=_program_path())]
+    missing = [tool for tool in ("cmake", "make", "tar") if not shutil.which(tool, path=_program_path())]
     if shutil.which("ninja", path=_program_path()) and "make" in missing:
         missing.remove("make")
     if compiler() is None:

@@ -133,7 +133,7 @@ def test_missing_tools_are_all_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server_build, "_program_path", lambda: str(tmp_path))  # pip may have brought a cmake
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(SetupError, match=r"without cmake, make, a C\+\+ compiler\. .*apt install"):
+    with pytest.raises(SetupError, match=r"without cmake, make, tar, a C\+\+ compiler\. .*apt install"):
         install()
 
 
