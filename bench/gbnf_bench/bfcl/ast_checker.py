@@ -75,7 +75,7 @@ def call_fault(function: Mapping[str, Any], expected: Mapping[str, Sequence[Any]
     for argument, value in arguments.items():
         if argument not in properties or argument not in expected:
             return f"the argument {argument} is not expected"
-        if not _is_right(value, properties[argument], expected[argument]):
+        if not is_right(value, properties[argument], expected[argument]):
             return f"{argument} is {value!r}, expected one of {list(expected[argument])!r}"
     for argument, acceptable in expected.items():
         if argument not in arguments and _LEFT_OUT not in acceptable:
@@ -83,7 +83,7 @@ def call_fault(function: Mapping[str, Any], expected: Mapping[str, Sequence[Any]
     return None
 
 
-def _is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any]) -> bool:
+def is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any]) -> bool:
     declared = parameter.get("type", "any")
     wanted = _TYPES.get(declared, str)
     if declared == "float" and type(value) is int:
