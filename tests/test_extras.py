@@ -121,6 +121,7 @@ def test_commands_of_the_core(tmp_path: Path) -> None:
 def test_a_command_names_its_extra() -> None:
     extras = {
         "run what": "run", "call get_now {}": "run", "serve": "serve", "mcp": "mcp", "inspect": "inspect",
+        "lsp": "lsp",
         "compile --mcp true": "mcp",
     }  # fmt: skip
     for extra, (code, _, message) in zip(extras.values(), gbnf(*map(str.split, extras)), strict=True):

@@ -339,6 +339,11 @@ def _load(file: Path) -> Tool:
         raise ManifestError(file, "", None, "no such file or folder", "Correct the path.") from None
     except OSError as error:
         raise _unreadable(file, error) from error
+    return parse_manifest(text, file)
+
+
+def parse_manifest(text: str, file: Path) -> Tool:
+    """Return the tool of a manifest with this text. Raises ManifestError."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -55,6 +55,10 @@ _COMMANDS = {
         "languages:diff",
         "Print the shortest text that only one of two grammars accepts, as a JSON string.",
     ),
+    "lsp": (
+        "languages:lsp",
+        "Serve editors: diagnostics, hover, go to definition, completion and formatting.",
+    ),
     "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
     "manifests": (
         "manifests:manifests",
@@ -89,7 +93,7 @@ _EXTRAS = {
     **dict.fromkeys(
         ("run", "chat", "batch", "tune", "extract", "generate", "call", "bench", "server"), "run"
     ),
-    **{name: name for name in ("inspect", "mcp", "serve")},
+    **{name: name for name in ("inspect", "lsp", "mcp", "serve")},
 }
 
 

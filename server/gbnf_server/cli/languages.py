@@ -1,4 +1,4 @@
-"""`gbnf sample` and `gbnf diff`: the texts of a grammar, and of one of two grammars."""
+"""`gbnf sample`, `gbnf diff` and `gbnf lsp`: texts of a grammar, of one of two grammars, and its editor."""
 
 from __future__ import annotations
 
@@ -70,3 +70,18 @@ def diff(
     only = source_name(first if found.in_first else second)
     write(f"only {only} accepts {json.dumps(found.text, ensure_ascii=False)}")
     raise typer.Exit(ExitCode.FAILURE)
+
+
+def lsp() -> None:
+    """Serve editors: diagnostics, hover, go to definition, completion and formatting.
+
+    A language server (LSP) on standard input and output for GBNF files, with the diagnostics of gbnf lint and
+    the layout of gbnf fmt, and for manifest.toml, with errors and findings.
+
+    \b
+    Try (Neovim):
+      vim.lsp.config("gbnf", {cmd = {"gbnf", "lsp"}, filetypes = {"gbnf", "toml"}})
+    """
+    from gbnf_server.cli.language_server import server
+
+    server.start_io()

@@ -72,7 +72,7 @@ def manifests(
                 tool,
                 complexity=args_complexity(tool.model_args()),
                 is_complex=is_complex(tool.model_args()),
-                findings=_findings(tool, unreachable.get(tool)),
+                findings=findings_of(tool, unreachable.get(tool)),
             )
             for tool in pool
         ]
@@ -84,7 +84,7 @@ def manifests(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _findings(tool: Tool, unreachable: str | None) -> tuple[Finding, ...]:
+def findings_of(tool: Tool, unreachable: str | None = None) -> tuple[Finding, ...]:
     """Return what is to be said about a tool: by its manifest, its grammar, its code and the other tools."""
     from gbnf import Finding, SchemaError, compile_pool
     from gbnf.compiler.pool import left_out_finding
