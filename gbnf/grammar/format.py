@@ -83,7 +83,7 @@ def _body(text: str, rule: list[Token]) -> _Item:
             suffix = _suffix(token, nested=len(opened) > 1)
             item.suffix += suffix
             item.flat = None if item.flat is None else item.flat + suffix
-            items += _comments(token)
+            items += _comments(token if suffix != token else "")
         else:
             items.append(_Item(str(token), flat=str(token)))
     opened[0].flatten()

@@ -55,7 +55,7 @@ _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 %ignore /([ \t]|#[^\r\n]*)+/
 """
 _BOUNDS_OF: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-_BOUNDS = re.compile(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}")
+_BOUNDS = re.compile(r"\{[ \t\r\n]*([0-9]+)[ \t\r\n]*(?:(,)[ \t\r\n]*([0-9]*)[ \t\r\n]*)?\}")
 _SHOWN = 400  # characters of a message
 _MOST_ERRORS = 50  # of one text
 _MOST_CYCLES = 5

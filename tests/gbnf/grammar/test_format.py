@@ -33,6 +33,7 @@ TABLE = [
     ("root ::= () x\nx ::= [ a ]", "root ::= () x\nx ::= [ a ]\n"),
     ('root ::= "a\n  b"', 'root ::= "a\n  b"\n'),
     ('root ::= a{1 2} undefined "\\d" [z-a]', 'root ::= a{1 2} undefined "\\d" [z-a]\n'),
+    ('root ::= "a"{#9}', 'root ::= "a"{#9}\n'),
     ("# only this", "# only this\n"),
     ("", ""),
 ]  # fmt: skip

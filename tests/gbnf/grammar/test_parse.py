@@ -94,6 +94,7 @@ REFUSED = [
     ('root ::= "a"{0}*', 1, 16, "nothing to repeat"),
     ('root ::= "a"{,5}', 1, 13, "not a repetition"),
     ('root ::= "a"{1\n}', 1, 13, "not a repetition"),
+    ('root ::= "a"{\u20282}', 1, 13, "not a repetition"),
     ('root ::= "a"{2001}', 1, 13, "above 2000"),
     ('root ::= ("a" "b"{0,50}){0,50}', 1, 25, "51 × 50"),
     ('root ::= pair{0,50} | (pair pair2){1001}\npair ::= "a"\npair2 ::= "b"', 1, 35, "exceeds"),
