@@ -74,7 +74,10 @@ class StackSearch:
 
     def __init__(self, rules: Rules, targets: Sequence[str]) -> None:
         self._matcher = Matcher(rules, with_costs=False)
-        self._begin = {tuple(node for node, _, _ in self._matcher.start(name).tops) for name in targets}
+        begin = {tuple(node for node, _, _ in self._matcher.start(name).tops) for name in targets}
+        self._begin: dict[Node, list[tuple[TextNode | CharsNode, ...]]] = {}  # by the first node
+        for nodes in filter(None, begin):
+            self._begin.setdefault(nodes[0], []).append(nodes)
         self._far = _distances(rules.references, targets)
         self._ahead: dict[Node, float] = {}
 
@@ -117,7 +120,8 @@ class StackSearch:
     def _begun(self, state: MatchState) -> int:
         """Return how many stacks begin a target."""
         stacks = {node: stack_count(stack) for node, offset, stack in state.tops if not offset}
-        return max(min((stacks.get(node, 0) for node in nodes), default=0) for nodes in self._begin)
+        begun = chain.from_iterable(self._begin.get(node, ()) for node in stacks)
+        return max((min(stacks.get(node, 0) for node in nodes) for nodes in begun), default=0)
 
     def _distance(self, state: MatchState) -> float:
         """Return how far a target is for all stacks but the nearest."""
