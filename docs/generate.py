@@ -30,7 +30,6 @@ PACKAGES = (
     "gbnf",
     "gbnf.calls",
     "gbnf.calls.repair",
-    "gbnf.contracts",
     "gbnf.dialects",
     "gbnf.testing",
     "gbnf.tool_formats",

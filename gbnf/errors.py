@@ -12,9 +12,9 @@
     ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
     └── TooManyStatesError, PatternError: a regular language that is not enforced
 
-Errors that one module raises for another one, such as `gbnf.contracts.fields.FieldError`, and those of the
-server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all. Errors have
-fields, and their message shows the value and a hint.
+Errors that one module raises for another one, such as `gbnf.protocols.protocol.UnreadableCallError`, and
+those of the server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all.
+Errors have fields, and their message shows the value and a hint.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ must agree (a stream and the whole text). What only a report or a documented dep
 
 from fuzz_targets.calls import CALL_TEXT
 from fuzz_targets.common import Target
-from fuzz_targets.contracts import LINES
 from fuzz_targets.grammars import GBNF
 from fuzz_targets.hostile import HOSTILE_SCHEMA
 from fuzz_targets.jumps import JUMPS
@@ -30,7 +29,6 @@ TARGETS = {
         MANIFEST,
         GBNF,
         SERVER,
-        LINES,
         JUMPS,
         ALIKE,
         CLIENT_GRAMMAR,

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_pool, compile_schema
-from gbnf.contracts import Contract, choice, lines, number
 from gbnf.errors import SchemaError
 from gbnf.protocols.call_protocols import json_grammar, with_reasoning_grammar
 from gbnf.protocols.readers import union
@@ -75,12 +74,3 @@ def test_of_formats(family: Any, tools: Any, wanted: str, flag: bool) -> None:
 @pytest.mark.parametrize("tags", KNOWN_REASONING_TAGS, ids=lambda tags: tags.begin)
 def test_of_reasoning(tags: Any) -> None:
     assert_camel_case(reasoning_grammar(tags.end))
-
-
-def test_of_contracts() -> None:
-    fields: dict[str, Any] = {
-        "first-root": lines(2),
-        "how_many": number(1, 30),
-        "one call": choice(["a-b", "c_d"]),
-    }
-    assert_camel_case(Contract(**fields).grammar)

@@ -7,7 +7,6 @@ events          what a run reports
 loop, drivers   a run as a generator without I/O, and its environment, blocking and in asyncio
 tool_offer      the tools offered in a step, and their grammar
 repeats         calls that are not made again
-contracts       output contracts: one question, one answer in lines
 salvage         an answer from the results of a run that has none
 profiles        the best strategy for a model, in a file
 fingerprints    what identifies a run and its model

@@ -121,8 +121,9 @@ class Extractor(Generic[T]):
     """Extracts values of one type with one model; may be used by several threads and event loops.
 
     `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
-    how often the model may try. `max_tokens`: of an attempt. Raises InvalidArgumentError for a type without a
-    JSON Schema, SchemaError for a schema that no value satisfies, and what opening the model raises.
+    how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. Raises
+    InvalidArgumentError for a type without a JSON Schema, SchemaError for a schema that no value satisfies,
+    and what opening the model raises.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Extractor(Generic[T]):
         instructions: str = "",
         attempts: int = 3,
         max_tokens: int = 1024,
+        max_seconds: float | None = 300.0,
         temperature: float = 0.0,
         seed: int = 0,
         concurrency: int = 1,
@@ -147,7 +149,7 @@ class Extractor(Generic[T]):
         options = PlannerOptions(
             max_steps=attempts,
             max_blocked=attempts,
-            max_seconds=None,
+            max_seconds=max_seconds,
             required=(tool.name,),
             terminal=(tool.name,),
             salvage=False,
@@ -259,6 +261,7 @@ class Options(TypedDict, total=False):
     instructions: str
     attempts: int
     max_tokens: int
+    max_seconds: float | None
     temperature: float
     seed: int
 

@@ -209,7 +209,6 @@ class ModelCalls:
         Not while a call waits for approval, since the request is not finished.
         """
         from gbnf_server.planner import salvage  # noqa: PLC0415 - most runs end with an answer
-        from gbnf_server.planner.contracts import messages as contract_messages  # noqa: PLC0415 - as above
 
         state, options = self.state, self.options
         done = salvage.found(state.steps)
@@ -222,12 +221,10 @@ class ModelCalls:
         )
         if ask:
             constrained = options.protocol.is_constrained and options.dialect == "gbnf"
-            question = salvage.question(state.query, done, options.language)
-            messages = contract_messages(salvage.CONTRACT, question, language=options.language)
+            grammar = salvage.text_grammar() if constrained else None
+            messages = salvage.messages(state.query, done, options.language)
             try:
-                completion, _ = yield from self._ask(
-                    tuple(messages), salvage.CONTRACT.grammar if constrained else None, "salvage"
-                )
+                completion, _ = yield from self._ask(messages, grammar, "salvage")
                 found = salvage.read(completion, state.query, done, options.language)
             except GbnfError as error:
                 found = salvage.answer_from_results(done, options.language, f"error: {error}")

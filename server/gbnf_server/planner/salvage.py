@@ -1,32 +1,51 @@
 """Build an answer from a run's tool results: the prompt for it, and how to parse the response.
 
-One question without tools, with an output contract: it contains the tool results, each under the number of
-its step, and requests those numbers in brackets. A response that is a tool call, also a malformed one, copies
-the question, repeats itself or was truncated is not used; the answer is then the result in its own words, or
-a list of the results.
+One question without tools: it contains the tool results, each under the number of its step, and requests
+those numbers in brackets. The grammar is that of lines of plain text. A response that is a tool call, also a
+malformed one, copies the question or repeats itself is not used; the answer is then the result in its own
+words, or a list of the results.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Any
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
-from gbnf.contracts import Contract, InvalidAnswer, text
+from gbnf.compiler.grammar import Grammar
 from gbnf.errors import clip
-from gbnf.prompts.messages import result_text
+from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.planner.call_checks import is_blank, words
-from gbnf_server.planner.contracts import DEFAULT_TIMEOUT_S, run_contract
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
+from gbnf_server.system.event_loop import run_in_thread
 
-CONTRACT = Contract(answer=text(rest=True))
+GRAMMAR = r"""
+root ::= line ("\n" line?){0,40}
+line ::= first character{0,399}
+first ::= [^\x00-\x20\x7F-\xA0<`>#*_=|~•·–—-]
+character ::= [^\x00-\x1F\x7F-\x9F\u2028\u2029<>] | "<" [^\x00-\x1F\x7F-\x9F</>] | [ =-] ">"
+"""
+"""Lines of text, without markup at their beginning and without tags."""
+
+DEFAULT_TIMEOUT_S = 120.0
+_GRACE_S = 0.5  # until the waiting thread gives up: the event loop may be blocked
+_PLAIN_TEXT = {
+    "en": "Answer in plain text, and nothing else.",
+    "it": "Rispondi in testo semplice, e nient'altro.",
+}
+_REASONING = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
+_REASONING_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
+_FENCE = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
 _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
@@ -64,26 +83,40 @@ def salvage(
     """Return an answer for a finished run without one; None if it has one, or has no results. Never raises.
 
     The planner does the same at the end of each of its runs (`PlannerOptions.salvage`); this is for a run
-    that already exists, and for another model. The answer is the text of `backend`, if it matches the
-    contract in time, else that of the results.
+    that already exists, and for another model. The answer is the text of `backend`, if it can be used and
+    comes in time, else that of the results. `grammar=False` is for servers that accept none.
     """
     done = found(run.steps)
     if run.answer is not None or not done:
         return None
     if backend is None:
         return answer_from_results(done, language)
-    answer = run_contract(
-        CONTRACT,
-        question(run.query, done, language),
-        backend,
-        grammar=grammar,
-        language=language,
+    request = Request(
+        messages(run.query, done, language),
+        text_grammar() if grammar else None,
         max_tokens=max_tokens,
         timeout_s=timeout_s,
     )
-    if answer.outcome == "success":
-        return answer_from_text(answer.values["answer"], run.query, done, language)
-    return answer_from_results(done, language, f"{answer.outcome}: {answer.error}")
+    asking = asyncio.wait_for(collect_answer(backend, Asked(request)), timeout_s)
+    try:
+        answer = run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
+    except TimeoutError:
+        return answer_from_results(done, language, f"hang: no answer within {timeout_s:g} s")
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises
+        return answer_from_results(done, language, f"error: {error or type(error).__name__}")
+    return read(answer.completion, run.query, done, language)
+
+
+@cache
+def text_grammar() -> Grammar:
+    """Return the grammar of a salvaged answer."""
+    return Grammar.parse(GRAMMAR)
+
+
+def messages(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
+    """Return the conversation that asks for an answer from the results."""
+    asked = f"{question(query, done, language)}\n\n{localized(_PLAIN_TEXT, language)}"
+    return ({"role": "user", "content": asked},)
 
 
 def found(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -106,15 +139,18 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
 
 def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
     """Return the model's answer, or the results if it can't be used."""
-    truncated = completion.finish_reason == "length" or completion.shortened_at is not None
-    outcome = CONTRACT.parse(completion.text, truncated=truncated)
-    if isinstance(outcome, InvalidAnswer):
-        return answer_from_results(done, language, f"error: {outcome.reason}")
-    return answer_from_text(outcome.values["answer"], query, done, language)
+    answer = _REASONING.sub("", completion.text, count=1)
+    if ending := _REASONING_END.match(answer):
+        answer = answer[ending.end() :]
+    if fenced := _FENCE.fullmatch(answer):
+        answer = fenced[1]
+    if completion.finish_reason == "length" or completion.shortened_at is not None:
+        answer = answer.rpartition("\n")[0]  # the last line is not the model's own
+    return answer_from_text(answer.strip(), query, done, language)
 
 
 def answer_from_text(answer: str, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """Return an answer that matches the contract; the results if it is a tool call, or says nothing."""
+    """Return the model's answer; the results if it is a tool call, or says nothing."""
     step = parse_tool_calls(answer, (FINAL_ANSWER,))
     if not isinstance(step, FinalAnswer):
         message = (
@@ -158,7 +194,7 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
     if any(f"{label}:".casefold() in answer.casefold() for label in labels):
         return True
     said, request = words(answer), words(query)
-    instructions = words(f"{asked.format(query='', found='')} {CONTRACT.prompt(language)}")
+    instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
     if _shared(said, instructions) >= _COPIED_WORDS or said == request:
         return True
     return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)

@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, validate_call
-from gbnf.contracts import Contract, text
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.tools.tool import excluding, primary_language, supported_language
@@ -129,9 +128,3 @@ def test_step_references_are_reported() -> None:
 )  # fmt: skip
 def test_tags(tag: str, short: str, language: str) -> None:
     assert (primary_language(tag), supported_language(tag, {"en", "it"})) == (short, language)
-
-
-def test_a_contract_asks_in_the_language_of_a_region_too() -> None:
-    contract = Contract(title=text(), body=text(rest=True))
-    assert contract.prompt("it-IT") == contract.prompt("it_CH") == contract.prompt("it")
-    assert contract.prompt("it") != contract.prompt("pt-BR") == contract.prompt("en")

@@ -102,7 +102,7 @@ QUESTION = "Is rome.md new, yes or no?"
         "The answer is:\n" * 10,
         "Answer the request from this alone, and say what is missing.",
         "github.github.github.github",
-        "Answer with at least 1 lines, in this order and nothing else.",
+        "Answer in plain text, and nothing else.",
         "Is rome.md new, yes or",
     ],
 )
