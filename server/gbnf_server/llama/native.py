@@ -14,20 +14,23 @@ A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import os
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
+from gbnf.grammar.match import MatchState
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cpu_support import model_params
 from gbnf_server.llama.process_globals import capture_log_errors, capture_stderr, initialize_engine
@@ -352,15 +355,44 @@ class Speller:
         return tokens
 
 
-class TokenState(Protocol):
-    """What follows the tokens of a grammar with token terminals (see `token_terminals`)."""
+@dataclass(frozen=True, slots=True)
+class TokenState:
+    """The state of our automaton after the tokens of a grammar with token terminals (see `token_terminals`).
+
+    `marks`: the character that stands for each of them, its token, and whether it is negated. `incomplete`:
+    the bytes of a character that has not ended.
+    """
+
+    model: NativeModel
+    marks: tuple[tuple[str, int, bool], ...]
+    state: MatchState
+    incomplete: bytes = b""
 
     @property
     def control_texts(self) -> frozenset[str]:
         """The texts of their tokens."""
+        return frozenset(self.model.token_text(token) for _, token, _ in self.marks) - {""}
+
+    def takes(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return for each token whether it may come next, if the engine allows it."""
+        found = np.isin(tokens, list(self.model.end_tokens))
+        for mark, one, negated in self.marks:
+            if self.state.advance(mark) is not None:
+                found |= (tokens == one) != negated
+        for index in np.flatnonzero(~found):
+            found[index] = self.state.advance(self._read(int(tokens[index]))[0]) is not None
+        return found
 
     def after(self, token: int) -> TokenState | None:
-        """Return the state after a token, None if the grammar allows no such token."""
+        """Return the state after a token."""
+        text, incomplete = self._read(token)
+        marks = [mark for mark, one, negated in self.marks if (one == token) != negated]
+        state = self.state.after_any([text, *marks])
+        return None if state is None else replace(self, state=state, incomplete=incomplete)
+
+    def _read(self, token: int) -> tuple[str, bytes]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return decoder.decode(self.incomplete + self.model.piece(token)), decoder.getstate()[0]
 
 
 class NativeGrammar:
@@ -399,12 +431,8 @@ class NativeGrammar:
         entry.id, entry.logit, entry.p = token, 0.0, 0.0
         array.size, array.selected, array.sorted = 1, -1, False
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        return bool(self._one[0].logit == 0.0) and self._follows(token)
-
-    def _follows(self, token: int) -> bool:
-        if self.tokens is None or token in self._model.end_tokens:
-            return True
-        return self.tokens.after(token) is not None
+        allows = bool(self._one[0].logit == 0.0)
+        return allows and (self.tokens is None or bool(self.tokens.takes(np.array([token]))[0]))
 
     def accept(self, token: int) -> None:
         """Advance by a token that `allows` has just allowed, and that does not end the generation."""
@@ -425,7 +453,7 @@ class NativeGrammar:
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
         found = np.asarray(entries["logit"] == 0.0)
         if self.tokens is not None:
-            found[found] = [self._follows(int(token)) for token in tokens[found]]
+            found[found] = self.tokens.takes(tokens[found])
         return found
 
     def __enter__(self) -> Self:

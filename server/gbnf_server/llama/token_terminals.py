@@ -7,17 +7,15 @@ stack"). So our automaton follows the tokens, too, and the mask excludes what it
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from gbnf import Grammar
 from gbnf.grammar.analysis import token_terminals
 from gbnf.grammar.emit import emit_expr
 from gbnf.grammar.ir import Expr, Literal, Rules, TokenTerminal, with_parts
-from gbnf.grammar.match import Matcher, MatchState
+from gbnf.grammar.match import Matcher
 from gbnf_server.llama.grammar_limits import check_size, missing_token
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeGrammar, NativeModel, TokenState
 from gbnf_server.system.errors import GrammarRefusedError
 
 _FIRST_MARK, _MOST_MARKS = 0xD800, 0x800  # surrogates, which no class matches, stand for token terminals
@@ -52,7 +50,7 @@ def native_grammar(model: NativeModel, grammar: Grammar) -> NativeGrammar:
     return NativeGrammar.parse(model, str(grammar), _token_state(model, grammar.rules, ids) if ids else None)
 
 
-def _token_state(model: NativeModel, rules: Rules, ids: Mapping[TokenTerminal, int]) -> _TokenState:
+def _token_state(model: NativeModel, rules: Rules, ids: Mapping[TokenTerminal, int]) -> TokenState:
     marks = {terminal: chr(_FIRST_MARK + number) for number, terminal in enumerate(ids)}
 
     def marked(expr: Expr) -> Expr:
@@ -60,28 +58,4 @@ def _token_state(model: NativeModel, rules: Rules, ids: Mapping[TokenTerminal, i
 
     productions = {name: marked(expr) for name, expr in rules.productions.items()}
     start = Matcher(Rules(productions, rules.root), with_costs=False).start()
-    return _TokenState(model, tuple((marks[one], ids[one], one.negated) for one in ids), start)
-
-
-@dataclass(frozen=True, slots=True)
-class _TokenState:
-    """The state of our automaton after tokens; `incomplete`: the bytes of a character that has not ended."""
-
-    model: NativeModel
-    marks: tuple[tuple[str, int, bool], ...]
-    state: MatchState
-    incomplete: bytes = b""
-
-    @property
-    def control_texts(self) -> frozenset[str]:
-        return frozenset(self.model.token_text(token) for _, token, _ in self.marks) - {""}
-
-    def after(self, token: int) -> _TokenState | None:
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        try:
-            text = decoder.decode(self.incomplete + self.model.piece(token))
-        except UnicodeDecodeError:
-            return None
-        marks = [mark for mark, one, negated in self.marks if (one == token) != negated]
-        state = self.state.after_any([text, *marks])
-        return None if state is None else replace(self, state=state, incomplete=decoder.getstate()[0])
+    return TokenState(model, tuple((marks[one], ids[one], one.negated) for one in ids), start)

@@ -86,6 +86,7 @@ JUDGED: list[tuple[str, list[str], list[str]]] = [
     ('root ::= "<" !<|tool|>', ["<a", "<|"], ["<", "<|tool|>"]),
     ('root ::= "<" <|tool|>', ["<<|tool|>"], ["<|tool|>", "<"]),
     ("root ::= !<|tool|>{2}", ["<a"], ["", "<|tool|>a", "<|user|>"]),
+    ('root ::= "a" !<[5]>', ["ab"], ["a", "a<|tool|>"]),  # the token "ab" passes the engine's mask
     ("root ::= x{3}\nx ::= <|pad|>", ["<|pad|><|pad|><|pad|>"], ["<|pad|><|pad|>"]),
     ('root ::= "<|tool|>" | <|user|>', ["<|tool|>", "<|user|>"], ["<|pad|>"]),
 ]
