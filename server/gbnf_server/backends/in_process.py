@@ -39,6 +39,7 @@ from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tag
 from gbnf_server.backends.value_probabilities import value_probabilities
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
+from gbnf_server.llama.drafts import DraftHistory
 from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
@@ -121,7 +122,7 @@ class InProcess(RequestBackend):
         # it rolls back the KV cache, which a recurrent model cannot
         self._rolls_back = not model.has_recurrent_state
         self._jumps = jump_forward and self._rolls_back
-        self._deterministic = deterministic
+        self._deterministic, self._history = deterministic, DraftHistory()
         self._calls: set[Cancellation] = set()
         self._engine = grammar_engine(engine, model)
         self._kv_cache = KVCache(
@@ -137,6 +138,7 @@ class InProcess(RequestBackend):
         """Clear the KV cache of finished calls. Raises BackendError after `close`."""
         with self._kv_cache.slot():
             self._kv_cache.clear_unused()
+            self._history = DraftHistory()
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
@@ -224,7 +226,7 @@ class InProcess(RequestBackend):
                     control_texts=self._control_texts(request),
                     trace=request.trace,
                     bias=None if request.evidence is None else EvidenceBias(self._model, request.evidence),
-                    splits=None if self._deterministic else self._model.splits,
+                    history=None if self._deterministic else self._history,
                 ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
                 ended = time.perf_counter()
                 probabilities: tuple[ValueProbability, ...] = ()

@@ -20,7 +20,7 @@ from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.answer_ends import RepetitionGuard, TokenBudget
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.constraint import Constraint
-from gbnf_server.llama.drafts import Draft, Drafter, Splits, following_tokens
+from gbnf_server.llama.drafts import Draft, Drafter, DraftHistory, following_tokens
 from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.llama.native import NativeModel
@@ -64,8 +64,8 @@ class Decoder:
     the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
     each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
     text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
-    `trace`: record what happens at each token. `bias`: what is added to the logits. `splits`: those that
-    answers share (see `drafts`).
+    `trace`: record what happens at each token. `bias`: what is added to the logits. `history`: of
+    the model's drafts (see `drafts`).
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Decoder:
         control_texts: Collection[str] = (),
         trace: bool = False,
         bias: EvidenceBias | None = None,
-        splits: Splits | None = None,
+        history: DraftHistory | None = None,
     ) -> None:
         self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
         self._constraint = constraint
-        self._drafts, self._splits = jumps, splits
+        self._drafts, self._history = jumps, history
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text, self._bias = stop, on_text, bias
         self._control_texts = sorted(control_texts, key=len, reverse=True)
@@ -115,7 +115,7 @@ class Decoder:
             self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
             answer.trace = self._trace.tokens
         if self._drafts:
-            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts, self._splits)
+            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts, self._history)
         while self._stop_strings.found is None:
             self._stop.begin("the next token is chosen")
             forced = self._forced_continuation()
@@ -147,7 +147,7 @@ class Decoder:
             self._emit(self._characters.decode(b"", final=True))
         self._end_text()
         if self._drafter is not None:
-            answer.drafted_tokens, answer.accepted_tokens = self._drafter.drafted, self._drafter.accepted
+            answer.drafted_tokens, answer.accepted_tokens = self._drafter.end()
         return answer
 
     def _forced_continuation(self) -> ForcedContinuation | None:

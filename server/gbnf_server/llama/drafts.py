@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, takewhile
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gbnf.grammar.forced_continuation import ForcedContinuation
 from gbnf_server.llama.constraint import Constraint
@@ -42,13 +43,26 @@ _DISTINCTIVE = 8  # characters of a key whose last occurrence decides; after a s
 _MOST_OCCURRENCES = 8
 _LONGEST_GUESS = 100  # characters
 _MOST_WORDS = 16
-_MOST_REFUSED = 16  # tokens more than the accepted ones: then drafting does not pay in this answer
+_MOST_REFUSED = 16  # tokens more than the accepted ones: then guessing does not pay in this answer
 _WORD = re.compile(r"\w+")
 _SEPARATORS = re.compile(r"\0|<\|\w+\|>")  # control tokens, and the ones that are text in this vocabulary
 
 
-Splits: TypeAlias = dict[int, tuple[int, ...]]
-"""Tokens that the model last wrote in these parts, where the tokenizer would not."""
+@dataclass(slots=True)
+class DraftHistory:
+    """What the answers of a model teach about drafting the next ones.
+
+    `splits`: how the model writes the text of a token in several. `balance`: how many more guessed tokens it
+    refused than it accepted, halved after each answer.
+    """
+
+    splits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    balance: float = 0.0
+
+    def add(self, drafted: int, accepted: int) -> None:
+        """Add an answer."""
+        balance = self.balance + drafted - 2 * accepted
+        self.balance = max(-_MOST_REFUSED, balance) / 2
 
 
 class Draft(NamedTuple):
@@ -128,11 +142,11 @@ class Drafter:
         prompt: Sequence[int],
         constraint: Constraint | None,
         control_texts: Collection[str] = (),
-        splits: Splits | None = None,
+        history: DraftHistory | None = None,
     ) -> None:
-        """Start before the first token. `splits`: those that answers share; by default, this one's own."""
+        """Start before the first token. `history`: that of the model; by default, this answer's own."""
         self._model, self._constraint, self._control_texts = model, constraint, control_texts
-        self._splits: Splits = {} if splits is None else splits
+        self._history = history if history is not None else DraftHistory()
         # a step of a small model takes no longer than the lookup
         self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
@@ -154,7 +168,7 @@ class Drafter:
         drafts: list[Draft] = []
         end = 0
         for whole in following_tokens(self._model, tokens, ahead, self._control_texts) or []:
-            parts = self._splits.get(whole, (whole,))
+            parts = self._history.splits.get(whole, (whole,))
             for token, expected in zip(parts, (whole, *parts[1:]), strict=True):
                 end += len(self._model.piece(token))
                 drafts.append(Draft(token, end > started, expected))
@@ -165,7 +179,8 @@ class Drafter:
         known = "" if forced is None else forced.text
         nothing = known, len(known.encode())
         self._adapt()
-        if self._lookup is None or self.drafted - 2 * self.accepted > _MOST_REFUSED:
+        refused = self._history.balance + self.drafted - 2 * self.accepted
+        if self._lookup is None or refused > _MOST_REFUSED:
             return nothing
         lookup, left, started = self._lookup, self._words, -1
 
@@ -200,10 +215,15 @@ class Drafter:
         self._evaluated, self._most = {}, max(self._most // 2, _FEWEST_DRAFTS)
         whole, piece = self._model.piece(draft.whole), self._model.piece(token)
         if token == draft.whole:
-            self._splits.pop(token, None)
+            self._history.splits.pop(token, None)
         elif piece and whole.startswith(piece) and (rest := self._model.speller.spell(whole[len(piece) :])):
-            self._splits[draft.whole] = (token, *rest)
+            self._history.splits[draft.whole] = (token, *rest)
         return False
+
+    def end(self) -> tuple[int, int]:
+        """Add the answer to the history; return how many tokens were guessed, and accepted."""
+        self._history.add(self.drafted, self.accepted)
+        return self.drafted, self.accepted
 
     def _adapt(self) -> None:
         """Guess more words after a guess that was right, one word after another one."""

@@ -229,7 +229,6 @@ class KVCache:
                 self._roll_back(sequence, 0)
             if len(free) == len(self._sequences):  # the cells of the cache matter too
                 llama_cpp.llama_memory_clear(self._memory, False)
-                self._model.splits.clear()  # so does which tokens are evaluated in one batch
 
     def close(self) -> None:
         """Refuse new slots, and wait until all are released."""

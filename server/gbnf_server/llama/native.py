@@ -99,8 +99,6 @@ class NativeModel:
         self.size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         if not self.size:
             raise ModelLoadError(f"{self.path} has no vocabulary. Use a GGUF file of a language model.")
-        self.splits: dict[int, tuple[int, ...]] = {}
-        """The `Splits` that answers share (see `drafts`)."""
         self._pieces: dict[int, bytes] = {}
 
     def _load_adapter(self, path: Path) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import Grammar, SchemaError, compile_schema
-from gbnf_server.llama.drafts import Splits, following_tokens
+from gbnf_server.llama.drafts import Drafter, DraftHistory, following_tokens
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.system.errors import BackendError
@@ -171,18 +171,40 @@ def test_a_guess_inside_of_a_character_does_not_raise() -> None:
 
 def test_a_preferred_split_is_drafted_next_time() -> None:
     model = vocabulary()
-    splits: Splits = {}
+    history = DraftHistory()
     grammar = Grammar.parse('root ::= "[" "trips" [0-9] "trips" [0-9] "trips" [0-9]')
     whole = model.tokenize("[trips1", special=False)
     split = [token for byte in b"[trips1trips2trips3" for token in model.speller.spell(bytes([byte])) or ()]
     assert len(whole) < 7
     first, second = (
-        run_pure(PureModel(model, [1], split, 40.0), grammar, Sampler(0.0, 0), 40, splits=splits)
+        run_pure(PureModel(model, [1], split, 40.0), grammar, Sampler(0.0, 0), 40, history=history)
         for _ in range(2)
     )
-    assert splits
+    assert history.splits
     assert first.answer.text == second.answer.text == "[trips1trips2trips3"
     assert len(second.evaluated) < len(first.evaluated)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
+def test_refused_guesses_count_for_the_next_answers_and_are_forgotten(answers: list[tuple[int, int]]) -> None:
+    history = DraftHistory()
+    for drafted, accepted in answers:
+        before = history.balance
+        history.add(drafted, min(drafted, accepted))
+        assert -16 <= history.balance <= max(before, drafted)
+    for _ in range(12):
+        history.add(0, 0)
+    assert abs(history.balance) < 1
+
+
+def test_an_answer_after_many_refused_guesses_has_none() -> None:
+    history = DraftHistory()
+    history.add(60, 0)
+    drafter = Drafter(vocabulary(), [1], None, history=history)
+    assert history.balance > 16
+    assert drafter.propose([], "", None, spaced=True) == []
+    drafter.end()
+    assert history.balance < 16
 
 
 # Forced text that names control tokens.
