@@ -83,8 +83,8 @@ def extract(
     check_one_stdin(schema, *given)
     from gbnf_server.system.errors import InputError
 
-    texts = [read_text(each, "a text file") for each in given]
-    blank = next((each for each, text in zip(given, texts, strict=True) if not text.strip()), None)
+    texts = [read_text(each, "a text file").strip() for each in given]
+    blank = next((each for each, text in zip(given, texts, strict=True) if not text), None)
     if blank is not None:
         raise InputError(f"{source_name(blank)} is empty.")
     with interruptible("run the same command again to continue" if output else ""):
