@@ -21,8 +21,9 @@ from gbnf.grammar.passes import drop_unreachable, renamed, run_passes
 from gbnf.grammar.states import next_characters
 from gbnf.work_limits import WorkLimitError, limit_work, spend
 
-_MAX_WORK = 20_000_000
+_MAX_WORK = 10_000_000  # some seconds
 _STEP_WORK = 20  # of a pair's step that both automata have cached
+_VISIT_WORK = 10  # of a visit of the matcher
 
 
 class Comparison(NamedTuple):
@@ -74,7 +75,7 @@ def compare(first: Rules, second: Rules) -> Comparison:
                 for more in _next_texts(one, other):
                     visit(text + more, one.advance(more), other.advance(more))
                     spend(_STEP_WORK + len(text) // 16)
-                spend(left.visits + right.visits - visits)
+                spend(_VISIT_WORK * (left.visits + right.visits - visits))
             except WorkLimitError:
                 return Comparison(None, in_first=False, searched=searched - 1)
     is_known = all(cheapest_costs(rules).keys() == rules.productions.keys() for rules in grammars)

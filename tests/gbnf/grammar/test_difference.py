@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 import pytest
@@ -20,8 +21,15 @@ from support.grammars import grammars, quick
 from support.oracle import accepts
 
 
+@pytest.fixture(autouse=True, scope="module")
+def little_work() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(difference, "_MAX_WORK", 300_000)
+        yield
+
+
 @given(grammars(), grammars(), st.data())
-@settings(max_examples=scaled(150))
+@settings(max_examples=scaled(60))
 def test_a_reported_text_is_in_one_language_only(first: Rules, second: Rules, data: st.DataObject) -> None:
     found = compare(first, second)
     one, other = Grammar(first), Grammar(second)
@@ -37,18 +45,19 @@ def test_a_reported_text_is_in_one_language_only(first: Rules, second: Rules, da
 
 
 @given(grammars(), st.data())
-@settings(max_examples=scaled(150))
+@settings(max_examples=scaled(60))
 def test_an_added_alternative_is_found(rules: Rules, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(list(rules.productions)))
     larger = Grammar(Rules({**rules.productions, name: alt(literal("§§"), rules.productions[name])}))
     assume(quick(larger.rules))
     found, opposite = compare(larger.rules, rules), compare(rules, larger.rules)
-    assert found.text == opposite.text
-    assert found.text is None or found.in_first is not opposite.in_first is False
+    if found.text is not None and opposite.text is not None:
+        assert found.text == opposite.text
+        assert found.in_first
+        assert not opposite.in_first
     text = data.draw(derivations(larger, size=20))
     if not accepts(Grammar(rules), text):
-        assert found.text is not None
-        assert len(found.text.encode()) <= len(text.encode())
+        assert len(text.encode()) >= found.searched + (found.text is None)
 
 
 @given(grammars())

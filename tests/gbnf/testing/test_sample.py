@@ -16,6 +16,7 @@ from support.grammars import grammars
 from support.oracle import accepts
 
 
+@pytest.mark.slow
 @given(grammars(), st.integers(1, 20), st.integers(0, 9))
 @settings(max_examples=scaled(60), suppress_health_check=[HealthCheck.nested_given])
 def test_each_sample_is_in_the_language(rules: Rules, count: int, seed: int) -> None:
@@ -34,7 +35,7 @@ SAMPLED = [
     ("root ::= [0-9]", 10),
     ("root ::= [0-9]+", 20),
     ('root ::= "(" root ")" | root2\nroot2 ::= "x" root | "y"', 20),
-    ("root ::= x{100}\nx ::= [a-z]{20}", 20),
+    ("root ::= x{20}\nx ::= [a-z]{20}", 20),
     ("root ::= <|tool|> [a-z]+", 20),
 ]
 
