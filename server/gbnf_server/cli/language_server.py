@@ -163,7 +163,7 @@ def _entries(text: str) -> Iterator[tuple[int, int, list[str]]]:
             inner: Any = tomllib.loads(f"{found[kind]}=0")
         except tomllib.TOMLDecodeError:  # a line of a text
             continue
-        while inner:
+        while isinstance(inner, dict):
             ((key, inner),) = inner.items()
             path.append(key)
         table = path if kind == "table" else table

@@ -146,6 +146,9 @@ def test_a_manifest(tmp_path: Path) -> None:
         assert "invalid TOML" in syntax.message
         (wrong,) = await editor.change("manifest.toml", MANIFEST.replace("timeout_s = 3", "timeout_s = 'x'"))
         assert wrong.range.start == lsp.Position(14, 0)
+        (line,) = await editor.change("manifest.toml", "\n[a=1 #]\n[args]")
+        assert line.range == lsp.Range(lsp.Position(1, 0), lsp.Position(1, 7))
+        assert await editor.hover("manifest.toml", 1, 2) == ""
         (missing,) = await editor.change("manifest.toml", "")
         assert missing.range.start == lsp.Position(0, 0)
 
