@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.strict_json import InvalidJsonError, map_json, parse_json
+from gbnf.strict_json import InvalidJsonError, map_json, nests_deeper, parse_json
 from gbnf.surrogates import has_surrogate, replace_lone_surrogates
 from support.json_values import json_values
 
@@ -78,3 +78,11 @@ def nested(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: nested(member) for key, member in value.items()}
     return [nested(member) for member in value] if isinstance(value, list) else [value]
+
+
+@given(depth=st.integers(0, 100), most=st.integers(0, 100), kind=st.sampled_from([list, dict, tuple]))
+def test_the_deepest_member_decides_how_deep_a_value_is(depth: int, most: int, kind: type) -> None:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value} if kind is dict else kind([value])
+    assert nests_deeper([value, 1, {}], most) == (1 + max(depth, 1) > most)

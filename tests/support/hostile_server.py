@@ -103,15 +103,7 @@ def _ollama_events(pieces: list[str]) -> list[Any]:
 
 
 def _llama_client(url: str, retry_policy: RetryPolicy) -> Backend:
-    return LlamaServer(
-        url,
-        timeout=retry_policy.timeout,
-        connect_timeout=retry_policy.connect_timeout,
-        retries=retry_policy.retries,
-        backoff=retry_policy.backoff,
-        loading_timeout=retry_policy.loading_timeout,
-        prompt_style="full",
-    )
+    return LlamaServer(url, prompt_style="full", retry_policy=retry_policy)
 
 
 WIRES: dict[str, Wire] = {

@@ -142,9 +142,8 @@ class _ServerProperties:
 class LlamaServer(HttpBackend):
     """A llama-server at an address, by default on port 9931 or else 8080 of this machine.
 
-    `api_key`: by default that of a server that this user started there. `timeout`, `connect_timeout`,
-    `retries`, `backoff`, `loading_timeout`: see `RetryPolicy`. `prompt_style`: by default "minimal" for the
-    bundled model, otherwise "full".
+    `api_key`: by default that of a server that this user started there. `prompt_style`: by default "minimal"
+    for the bundled model, otherwise "full".
     """
 
     def __init__(
@@ -152,19 +151,15 @@ class LlamaServer(HttpBackend):
         url: str | None = None,
         *,
         api_key: str | None = None,
-        timeout: float = 600.0,
-        connect_timeout: float = 5.0,
-        retries: int = 3,
-        backoff: float = 0.25,
-        loading_timeout: float = 60.0,
         prompt_style: PromptStyle | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         self._http = HttpClient(
             url or llama_server_url(),
             server_name="llama-server",
             api_key=api_key,
-            retry_policy=RetryPolicy(timeout, connect_timeout, retries, backoff, loading_timeout),
+            retry_policy=retry_policy or RetryPolicy(),
             hint="Start one with `gbnf server start --model …`",
             on_broken=self._clear_properties,
             closes_streams=True,

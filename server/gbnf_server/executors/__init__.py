@@ -28,7 +28,7 @@ from gbnf_server.executors.person import (
     TerminalPerson,
     check_answer,
 )
-from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
+from gbnf_server.executors.results import MAX_DEPTH, too_deep
 from gbnf_server.executors.runner import prepare_executors, run_executor
 from gbnf_server.executors.undo import UndoResult
 from gbnf_server.executors.workspace import STATE_FOLDER, Workspace, is_text
@@ -55,7 +55,6 @@ __all__ = [
     "Write",
     "check_answer",
     "is_text",
-    "nesting_depth",
     "prepare_executors",
     "run_executor",
     "too_deep",

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf_server.executors.context import Context
 from gbnf_server.executors.person import Field, Form
-from gbnf_server.executors.results import MAX_DEPTH, nesting_depth, too_deep
+from gbnf_server.executors.results import MAX_DEPTH, too_deep
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.system.errors import ExecutorError
 
@@ -214,7 +214,7 @@ class MessageReader:
         entries = value.get("entries", [])
         if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
             raise ExecutorError(f"'{self._name}' returned 'entries' that are not a list of strings")
-        if nesting_depth(value, MAX_DEPTH) > MAX_DEPTH:
+        if nests_deeper(value, MAX_DEPTH):
             raise too_deep(self._name)
         return value
 

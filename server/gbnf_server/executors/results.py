@@ -26,15 +26,6 @@ def too_deep(name: str) -> ExecutorError:
     )
 
 
-def nesting_depth(value: Any, enough: int) -> int:
-    """Return how many arrays and objects are inside each other, counted up to one more than `enough`."""
-    level, depth = [value], 0
-    while depth <= enough and (level := [each for each in level if isinstance(each, dict | list | tuple)]):
-        level = [member for each in level for member in (each.values() if isinstance(each, dict) else each)]
-        depth += 1
-    return depth
-
-
 def redact_result(value: Any, secrets: Secrets) -> Any:
     """Return a result with handles for credentials, and without lone surrogates."""
 

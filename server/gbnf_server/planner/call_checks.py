@@ -27,10 +27,11 @@ from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
+from gbnf.strict_json import nests_deeper
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.base import Completion
-from gbnf_server.executors import MAX_DEPTH, nesting_depth
+from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
@@ -105,7 +106,7 @@ def _checked(
     found: ParsedCall, offer: OfferedTools, state: RunState, options: ResolvedOptions
 ) -> AcceptedCall:
     call, reasoning = found.call, found.reasoning
-    if nesting_depth(call, MAX_DEPTH) > MAX_DEPTH:  # the code below recurses into it, and JSON has no limit
+    if nests_deeper(call, MAX_DEPTH):  # the code below recurses into it, and JSON has no limit
         raise CallRefusedError(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )

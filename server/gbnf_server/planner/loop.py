@@ -27,9 +27,10 @@ from typing import Any, TypeAlias
 from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.tool import offered_args
-from gbnf_server.executors import MAX_DEPTH, nesting_depth, too_deep
+from gbnf_server.executors import MAX_DEPTH, too_deep
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.call_checks import (
     AcceptedCall,
@@ -348,7 +349,7 @@ class _Loop(ModelCalls):
                 raise _DeniedError("the person did not approve this call; it was not executed")
         result = yield ExecuteTool(tool, arguments, on_output)
         assert isinstance(result, dict)
-        if nesting_depth(result, MAX_DEPTH) > MAX_DEPTH:  # a run is stored as JSON
+        if nests_deeper(result, MAX_DEPTH):  # a run is stored as JSON
             raise too_deep(tool.name)
         return result
 

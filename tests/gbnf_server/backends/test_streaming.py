@@ -115,7 +115,7 @@ def at(path: str, reply: Any) -> Any:
 
 
 def llama(script: Script) -> LlamaServer:
-    return LlamaServer(script.url, retries=1, backoff=0.001, loading_timeout=0.01)
+    return LlamaServer(script.url, retry_policy=QUICK)
 
 
 def vllm(script: Script) -> OpenAICompatible:

@@ -14,6 +14,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner import Event, Hook, ModelCalled, Planner, PlannerOptions, ToolDone
+from support.backends import QUICK
 from support.executors import world
 from support.server import completion, require_llama_server, scripted
 from support.toys import NEVER, make_tool
@@ -60,7 +61,7 @@ def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path) -
             if isinstance(event, ToolDone):
                 running.stop()
 
-        with LlamaServer(running.url, prompt_style="minimal", retries=1, backoff=0.01) as server:
+        with LlamaServer(running.url, prompt_style="minimal", retry_policy=QUICK) as server:
             run = planner(tmp_path, server, hooks=(end,), required=(NEVER.name,)).run("ping")
     assert run.outcome == "failed"
     assert running.url in str(run.error)
