@@ -17,13 +17,10 @@ from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
-    LanguageOption,
-    MaxSecondsOption,
-    MaxStepsOption,
     ModelSource,
     OutputOptions,
-    PlanningOptions,
     QuietOption,
+    RunLimits,
     SamplingOptions,
     VerboseOption,
     WorkspaceOption,
@@ -53,9 +50,7 @@ def chat(
     yes: ApproveAllOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
-    language: LanguageOption = "en",
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
+    limits: RunLimits,
     sampling: SamplingOptions,
 ) -> None:
     """Plan and execute one request after another; the model sees the earlier ones.
@@ -75,8 +70,7 @@ def chat(
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
 
-    planning = PlanningOptions(language, max_steps=max_steps, max_seconds=max_seconds)
-    options = planning.planner_options(sampling)
+    options = limits.planner_options(sampling)
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
     with sources.open(verbose=verbose) as loaded:

@@ -39,28 +39,8 @@ HfOption: TypeAlias = Annotated[
         help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
     ),
 ]
-BackendOption: TypeAlias = Annotated[
-    BackendName | None,
-    typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
-]
 ApiKeyOption: TypeAlias = Annotated[
     str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for the server.")
-]
-ContextSizeOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--ctx-size",
-        min=1,
-        help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama 8192; "
-        "otherwise what the server reports. Not for llama-server, which sets it when it starts.",
-    ),
-]
-GpuLayersOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
-    ),
 ]
 ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
@@ -98,12 +78,6 @@ StyleOption: TypeAlias = Annotated[
     typer.Option(help="How the prompt describes the tools."),
 ]
 LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
-MaxSecondsOption: TypeAlias = Annotated[
-    float, typer.Option("--max-seconds", min=0, help="Maximum seconds of a run; 0 for no limit.")
-]
-MaxStepsOption: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")
-]
 MaxToolsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -152,10 +126,33 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanningOptions:
-    """When a run ends, and what it needs."""
+class RunLimits:
+    """When a run ends, and its language."""
 
     language: LanguageOption = "en"
+    max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
+    max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
+
+    def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
+        """Return the options of a planner, with `more` of its fields."""
+        from gbnf_server.planner import PlannerOptions
+
+        sampling = sampling or SamplingOptions()
+        return PlannerOptions(
+            max_steps=self.max_steps,
+            max_seconds=self.max_seconds or None,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            language=self.language,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningOptions(RunLimits):
+    """When a run ends, and what it needs."""
+
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,25 +177,16 @@ class PlanningOptions:
             help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
         ),
     ] = 0.0
-    max_steps: MaxStepsOption = 12
-    max_seconds: MaxSecondsOption = 300
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
-        from gbnf_server.planner import PlannerOptions
-
-        sampling = sampling or SamplingOptions()
-        return PlannerOptions(
-            max_steps=self.max_steps,
-            max_seconds=self.max_seconds or None,
+        return RunLimits.planner_options(
+            self,
+            sampling,
             required=tuple(self.require or ()),
             terminal=tuple(self.terminal or ()),
             compact=not self.no_compact,
             confirm_below=self.confirm_below,
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            seed=sampling.seed,
-            language=self.language,
             **more,
         )
 
@@ -232,24 +220,46 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSource:
-    """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
-
-    A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face. `gpu_layers` and `threads`
-    apply in process only.
-    """
+class ModelOptions:
+    """A model, wherever it runs. `gpu_layers` and `threads` apply in process only."""
 
     model: ModelOption = None
     hf: HfOption = None
+    backend: Annotated[
+        BackendName | None,
+        typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
+    ] = None
+    context_size: Annotated[
+        int | None,
+        typer.Option(
+            "--ctx-size",
+            min=1,
+            help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama "
+            "8192; otherwise what the server reports. Not for llama-server, which sets it when it starts.",
+        ),
+    ] = None
+    gpu_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
+        ),
+    ] = None
+    threads: ThreadsOption = None
+    lora: LoraOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource(ModelOptions):
+    """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
+
+    A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face.
+    """
+
     server: Annotated[
         str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
     ] = None
-    backend: BackendOption = None
     api_key: ApiKeyOption = None
-    context_size: ContextSizeOption = None
-    gpu_layers: GpuLayersOption = None
-    threads: ThreadsOption = None
-    lora: LoraOption = None
 
     @property
     def backend_name(self) -> BackendName:

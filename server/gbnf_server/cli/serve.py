@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,19 +14,10 @@ import typer
 from gbnf_server.cli.default_model import choose_model, model_for_other_tools
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
-    BackendOption,
-    ContextSizeOption,
     EvidenceOption,
-    GpuLayersOption,
-    HfOption,
-    LanguageOption,
-    LoraOption,
-    MaxSecondsOption,
-    MaxStepsOption,
-    ModelOption,
+    ModelOptions,
     ModelSource,
-    PlanningOptions,
-    ThreadsOption,
+    RunLimits,
     WorkspaceOption,
 )
 from gbnf_server.cli.output import say, write
@@ -44,20 +35,15 @@ _OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "ye
 
 def serve(
     context: typer.Context,
-    model: ModelOption = None,
-    hf: HfOption = None,
+    *,
+    model_options: ModelOptions,
     server: Annotated[
         list[str] | None,
         typer.Option(metavar="URL", help="Running server of the model: see --backend; repeatable."),
     ] = None,
-    backend: BackendOption = None,
     server_api_key: Annotated[
         str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for --server.")
     ] = None,
-    ctx_size: ContextSizeOption = None,
-    gpu_layers: GpuLayersOption = None,
-    threads: ThreadsOption = None,
-    lora: LoraOption = None,
     parallel: Annotated[
         int | None,
         typer.Option(
@@ -137,13 +123,10 @@ def serve(
     agent: Annotated[
         bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
     ] = False,
-    *,
     tools: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
-    language: LanguageOption = "en",
-    max_steps: MaxStepsOption = 12,
-    max_seconds: MaxSecondsOption = 300,
+    limits: RunLimits,
 ) -> None:
     """Serve a model to clients of the OpenAI and Anthropic APIs, with calls that a grammar constrains.
 
@@ -171,7 +154,7 @@ def serve(
         source_of = context.get_parameter_source(name)
         if source_of is not None and source_of.name == "COMMANDLINE":
             raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
-    base = ModelSource(model, hf, None, backend, server_api_key, ctx_size, gpu_layers, threads, lora)
+    base = ModelSource(**asdict(model_options), api_key=server_api_key)
     sources = [replace(base, server=url) for url in server or ()] or [base]
     for source in sources:
         source.check()
@@ -187,9 +170,8 @@ def serve(
 
     with ExitStack() as stack:
         if agent:
-            options = PlanningOptions(language, max_steps=max_steps, max_seconds=max_seconds)
             sources[0], agents = stack.enter_context(
-                _open_agent(sources[0], tools, options.planner_options(), workspace, approve_all=yes)
+                _open_agent(sources[0], tools, limits.planner_options(), workspace, approve_all=yes)
             )
         else:
             sources[0], agents = model_for_other_tools(sources[0]), {}
