@@ -19,11 +19,12 @@ import re
 import shutil
 import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from contextlib import aclosing, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Generic, Self, TypeAlias, TypedDict, Unpack, get_origin, overload
+from typing import Any, Generic, TypeAlias, TypedDict, Unpack, get_origin, overload
 
 from typing_extensions import TypeVar
 
@@ -167,11 +168,11 @@ class Extractor(Generic[T]):
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """Return the value that the text describes. Raises ExtractionError; ValueError for a blank text."""
-        return self._extraction(self._planner.run(text, images=images))
+        return _checked(self._result(self._planner.run(text, images=images)))
 
     async def aextract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """As `extract`, for an event loop."""
-        return self._extraction(await self._planner.arun(text, images=images))
+        return _checked(self._result(await self._planner.arun(text, images=images)))
 
     async def astream(self, text: str) -> AsyncGenerator[Any]:
         """Yield partial values as they grow, and last the whole one. Raises ExtractionError.
@@ -191,26 +192,29 @@ class Extractor(Generic[T]):
                             shown = given
                             yield self._target.partly_read(given)
                     case RunFinished(run=run):
-                        yield self._extraction(run).value
+                        yield _checked(self._result(run)).value
 
     async def amany(
         self, texts: Iterable[str], log: Path | str | None = None, concurrency: int = 4
     ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
         """Yield the result of each text, in order, several at a time; see `extract_many`."""
         wanted = list(texts)
-        with _ResultLog(log, self.fingerprint) as results:
+        opened = nullcontext() if log is None else AppendLog(Path(log), partial(self._logged, log))
+        with opened as results:
+            known: dict[str, list[Any]] = {}
+            for key, record in results.values if results is not None else ():
+                known.setdefault(key, []).append(record)
             free = asyncio.Semaphore(concurrency)
 
             async def result(text: str) -> Extraction[T] | ExtractionError:
-                if (logged := results.take(text)) is not None:
-                    return self._read(logged)
+                key = digest(text)
+                if records := known.get(key):  # of an earlier process, each once
+                    return self._read(records.pop(0))
                 async with free:
-                    try:
-                        found: Extraction[T] | ExtractionError = await self.aextract(text)
-                    except ExtractionError as error:
-                        found = error
-                results.keep(text, _result_json(found))
-                return found
+                    record = self._record(await self._planner.arun(text))
+                if results is not None:
+                    results.append({"of": self.fingerprint, "text": key, "result": record})
+                return self._read(record)
 
             tasks = [asyncio.create_task(result(text)) for text in wanted]
             try:
@@ -221,37 +225,53 @@ class Extractor(Generic[T]):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _extraction(self, run: Run) -> Extraction[T]:
-        attempts = tuple(Attempt(step.text, step.error or "") for step in run.steps)
+    def _logged(self, log: Path | str, entry: Any) -> tuple[str, Any]:
+        """Return which text an entry of a log is of, and the record."""
+        if entry["of"] != self.fingerprint:
+            problem = f"{log} has results of another type, model or options. Use those, or another file."
+            raise InputError(problem)
+        _ = entry["result"]["attempts"]
+        return entry["text"], entry["result"]
+
+    def _result(self, run: Run) -> Extraction[T] | ExtractionError:
+        return self._read(self._record(run))
+
+    def _record(self, run: Run) -> dict[str, Any]:
+        """Return what is known of a run, as JSON: the fields of an extraction, or of an error."""
+        attempts = [asdict(Attempt(step.text, step.error or "")) for step in run.steps]
         last = run.steps[-1] if run.steps else None
         if run.outcome != "answered" or last is None or last.call is None:
-            problem = next((each.problem for each in reversed(attempts) if each.problem), run.error)
-            raise ExtractionError(
-                f"no valid value after {len(attempts)} attempts; the last: {problem}"
-                if attempts
-                else str(run.error),
-                attempts,
-            )
-        given = self._target.given(last.call["arguments"])
-        values = tuple(
-            ValueProbability(pointer, each.probability, each.alternatives)
-            for each in last.probabilities
-            if (pointer := self._target.pointer(each.pointer)) is not None
-        )
-        usage = Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)
+            problem = next((step.error for step in reversed(run.steps) if step.error), run.error)
+            tried = f"no valid value after {len(attempts)} attempts; the last: " if attempts else ""
+            return {"error": f"{tried}{problem}", "attempts": attempts}
+        return {
+            "json": self._target.given(last.call["arguments"]),
+            "values": [
+                asdict(replace(each, pointer=pointer))
+                for each in last.probabilities
+                if (pointer := self._target.pointer(each.pointer)) is not None
+            ],
+            "usage": asdict(Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)),
+            "seconds": run.duration_s,
+            "attempts": attempts,
+        }
+
+    def _read(self, record: Mapping[str, Any]) -> Extraction[T] | ExtractionError:
+        """Return the result of a record."""
+        attempts = tuple(Attempt(**each) for each in record["attempts"])
+        if "error" in record:
+            return ExtractionError(record["error"], attempts)
+        values = tuple(ValueProbability(**each) for each in record["values"])
+        given, usage = record["json"], Usage(**record["usage"])
         return Extraction(
-            self._target.read(given), given, values, usage, run.duration_s, attempts, self.findings
+            self._target.read(given), given, values, usage, record["seconds"], attempts, self.findings
         )
 
-    def _read(self, logged: Mapping[str, Any]) -> Extraction[T] | ExtractionError:
-        attempts = tuple(Attempt(**each) for each in logged["attempts"])
-        if "error" in logged:
-            return ExtractionError(logged["error"], attempts)
-        values = tuple(ValueProbability(**each) for each in logged["values"])
-        given, usage = logged["json"], Usage(**logged["usage"])
-        return Extraction(
-            self._target.read(given), given, values, usage, logged["seconds"], attempts, self.findings
-        )
+
+def _checked(result: Extraction[T] | ExtractionError) -> Extraction[T]:
+    if isinstance(result, ExtractionError):
+        raise result
+    return result
 
 
 class Options(TypedDict, total=False):
@@ -449,54 +469,3 @@ class _Target(Generic[T]):
         """Return what the grammar does not enforce. Raises SchemaError if no value satisfies the schema."""
         report = compile_pool([self.tool], property_order="declared").report
         return (*self.tool.findings, *report)
-
-
-class _ResultLog:
-    """Results by text, in a file if there is one."""
-
-    def __init__(self, path: Path | str | None, fingerprint: str) -> None:
-        self._log = None if path is None else AppendLog(Path(path), _logged)
-        self._fingerprint = fingerprint
-        self._known: dict[str, list[Any]] = {}
-        for entry in self._log.values if self._log is not None else ():
-            if entry["of"] != fingerprint:
-                self.__exit__()
-                raise InputError(
-                    f"{path} has results of another type, model or options. Use those, or another file."
-                )
-            self._known.setdefault(entry["text"], []).append(entry["result"])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._log is not None:
-            self._log.close()
-
-    def take(self, text: str) -> Any:
-        """Return a result of the text from an earlier process, each once; None if there is none left."""
-        known = self._known.get(digest(text))
-        return known.pop(0) if known else None
-
-    def keep(self, text: str, result: Mapping[str, Any]) -> None:
-        """Add a result."""
-        if self._log is not None:
-            self._log.append({"of": self._fingerprint, "text": digest(text), "result": result})
-
-
-def _logged(value: Any) -> Any:
-    _ = value["of"], value["text"], value["result"]["attempts"]
-    return value
-
-
-def _result_json(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
-    attempts = [asdict(each) for each in result.attempts]
-    if isinstance(result, ExtractionError):
-        return {"error": str(result), "attempts": attempts}
-    return {
-        "json": result.json,
-        "values": [asdict(each) for each in result.values],
-        "usage": asdict(result.usage),
-        "seconds": result.seconds,
-        "attempts": attempts,
-    }
