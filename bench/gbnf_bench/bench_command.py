@@ -34,7 +34,7 @@ LEADERBOARD_DEFAULT = ("none", "text", "grammar")
 """The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
 
 
-def run(
+def bench_(
     context: typer.Context,
     suite: Annotated[
         list[str] | None,
@@ -248,6 +248,6 @@ def _write(results: Results, out: Path, label: str, hint: str) -> None:
 
 
 bench = typer.Typer(invoke_without_command=True)
-bench.callback(help=reflow(run.__doc__))(run)
+bench.callback(help=reflow(bench_.__doc__))(bench_)
 bench.command(help=reflow(compare.__doc__))(compare)
 bench.command(help=reflow(score.__doc__))(score)

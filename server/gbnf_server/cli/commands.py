@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial, wraps
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -14,72 +16,34 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
-#: For each command its function or application, whose module is in `gbnf_server.cli` if it names no package,
-#: and the first paragraph of its help.
+#: For each command its function or application, whose module is in `gbnf_server.cli` if it names no package.
 _COMMANDS = {
-    "run": ("run:run", "Plan and execute one request with a local model."),
-    "chat": ("chat:chat", "Plan and execute one request after another; the model sees the earlier ones."),
-    "batch": ("batch:batch", "Plan and execute each request of a file, several at a time."),
-    "tune": (
-        "gbnf_bench.tune_command:tune",
-        "Compare strategies on a model, print a table, and save the best as the model's profile.",
-    ),
-    "extract": (
-        "extract:extract",
-        "Extract a value that fits a JSON Schema, or a Python type, from each text.",
-    ),
-    "generate": (
-        "extract:generate",
-        "Generate one JSON value that fits a JSON Schema, or a Python type, and print it.",
-    ),
-    "new": ("new:new", "Write a new tool: a manifest, an executor and a test, which work as they are."),
-    "call": (
-        "call:call",
-        "Validate the arguments of one tool, execute it, and print the result as JSON. No model is used.",
-    ),
-    "compile": ("compile:compile_", "Compile tools to one GBNF grammar on stdout, or one JSON Schema."),
-    "check": ("check:check", "Check a grammar, and whether a text is in its language."),
-    "lint": (
-        "grammar_files:lint",
-        "Report what is wrong or doubtful in GBNF files: position, cause and remedy.",
-    ),
-    "fmt": (
-        "grammar_files:fmt",
-        "Rewrite GBNF files in the canonical layout. Comments stay, and so does the grammar.",
-    ),
-    "sample": (
-        "languages:sample",
-        "Print random texts of a grammar's language, each as a JSON string in a line.",
-    ),
-    "diff": (
-        "languages:diff",
-        "Print the shortest text that only one of two grammars accepts, as a JSON string.",
-    ),
-    "lsp": (
-        "languages:lsp",
-        "Serve editors: diagnostics, hover, go to definition, completion and formatting.",
-    ),
-    "inspect": ("inspect:inspect", "Show what a grammar does, as a page in the browser."),
-    "manifests": (
-        "manifests:manifests",
-        "List the tools: name, effect, complexity of the arguments, and findings.",
-    ),
-    "mcp": ("mcp:mcp", "Offer tools to MCP clients, such as Claude Desktop, VS Code and Cursor."),
-    "serve": (
-        "serve:serve",
-        "Serve a model to clients of the OpenAI and Anthropic APIs, with calls that a grammar constrains.",
-    ),
-    "test": (
-        "property_test:property_test",
-        "Property-test manifests: find calls that their grammar wrongly accepts or rejects.",
-    ),
-    "doctor": ("doctor:doctor", "Check this machine: one line per check, with a fix for what is missing."),
-    "bench": (
-        "gbnf_bench.bench_command:bench",
-        "Run suites of requests with each configuration, and print a table.",
-    ),
-    "server": ("server:server", "Build llama-server, and run it on this machine."),
+    "run": "run:run",
+    "chat": "chat:chat",
+    "batch": "batch:batch",
+    "tune": "gbnf_bench.tune_command:tune",
+    "extract": "extract:extract",
+    "generate": "extract:generate",
+    "new": "new:new",
+    "call": "call:call",
+    "compile": "compile:compile_",
+    "check": "check:check",
+    "lint": "grammar_files:lint",
+    "fmt": "grammar_files:fmt",
+    "sample": "languages:sample",
+    "diff": "languages:diff",
+    "lsp": "languages:lsp",
+    "inspect": "inspect:inspect",
+    "manifests": "manifests:manifests",
+    "mcp": "mcp:mcp",
+    "serve": "serve:serve",
+    "test": "property_test:property_test",
+    "doctor": "doctor:doctor",
+    "bench": "gbnf_bench.bench_command:bench",
+    "server": "server:server",
 }
+_SUMMARY = r'^(?:def {0}_?\(.*?"""|{0} = .*?help=")(.+?)(?:\n\n|")'
+"""Where the source of a command, or of an application, has the first paragraph of its help."""
 EXIT_CODES = """\b
 Exit codes:
     0  success: the request was answered, the text accepted
@@ -127,7 +91,7 @@ class Commands(Mapping[str, Any]):
 
     def summaries(self) -> dict[str, TyperCommand]:
         """Return commands that have only a name and the first paragraph of their help."""
-        return {name: TyperCommand(name, short_help=summary) for name, (_, summary) in _COMMANDS.items()}
+        return {name: TyperCommand(name, short_help=_summary(name)) for name in _COMMANDS}
 
 
 class ConvertsLazily:
@@ -161,12 +125,28 @@ def _process_value(parameter: Any, context: Any, value: Any) -> Any:
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
+def _place(name: str) -> tuple[str, str]:
+    """Return the module of a command, and its name there. Raises KeyError."""
+    module, _, attribute = _COMMANDS[name].partition(":")
+    return module if "." in module else f"gbnf_server.cli.{module}", attribute
+
+
+def _summary(name: str) -> str:
+    """Return the first paragraph of a command's help from its source: an import would take too long."""
+    module, attribute = _place(name)
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text("utf-8")
+    found = re.search(_SUMMARY.format(attribute), source, re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
 @cache
 def _load(name: str) -> Any:
     """Return a command. Raises KeyError."""
-    module, _, attribute = _COMMANDS[name][0].partition(":")
-    name_of_module = module if "." in module else f"gbnf_server.cli.{module}"
-    found = getattr(import_module(name_of_module), attribute)
+    module, attribute = _place(name)
+    found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
         group = get_group(found)
         group.name = name
