@@ -22,26 +22,41 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from os.path import commonprefix
 
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import BYTE
-from gbnf.grammar.ir import CharClass, Rules
+from gbnf.grammar.code_points import matchable
+from gbnf.grammar.emit import emit_expr, emit_literal
+from gbnf.grammar.ir import CharClass, Rules, char_class
 from gbnf.grammar.network import (
     RETURN,
     CallNode,
     CharsNode,
     ChoiceNode,
+    Cost,
     Network,
     Node,
     RepeatNode,
     ReturnNode,
     TextNode,
 )
-from gbnf.grammar.states import Frame, Frames, Stack, State, Top, Tops
+from gbnf.grammar.states import (
+    Frame,
+    Frames,
+    Stack,
+    Top,
+    Tops,
+    completion_cost,
+    first_characters,
+    next_characters,
+    stack_count,
+)
+
+END_OF_TEXT = "end of text"
 
 _MAX_CACHED = 200_000
 _MAX_VISITS = 20_000
@@ -81,7 +96,7 @@ class Matcher:
         self._frames: dict[tuple[Node, int, Stack], Frame] = {}
         self._unions: dict[frozenset[Frame | None], Frames] = {}
         self._closures: dict[tuple[Node, Stack], Tops] = {}
-        self._states: dict[Tops, State] = {}
+        self._states: dict[Tops, MatchState] = {}
         self._lock = threading.RLock()
         self._visits = 0  # of nodes and members, for one character
         self._cached = 0  # members of what is cached
@@ -89,7 +104,7 @@ class Matcher:
 
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
-        position, state = self._advance(self._start(), text)
+        position, state = self.start().furthest(text)
         return Match(
             accepted=position == len(text),
             complete=position == len(text) and state.can_end,
@@ -101,44 +116,18 @@ class Matcher:
 
     def start(self, rule: str | None = None) -> MatchState:
         """Return the state before the first character, of texts of `rule` (default: the start symbol)."""
-        return MatchState(self, self._start(rule))
-
-    def _start(self, rule: str | None = None) -> State:
         with self._lock:
             self._visits = 0
             first = self._network.root if rule is None else self._network.rule(rule)
             tops, can_end = self._closure(first, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
-    def _advance(self, state: State, text: str) -> tuple[int, State]:
-        """Return how many characters of `text` match, and the state after them."""
-        position, end = 0, len(text)
-        while position < end:
-            rest = state.only_literal
-            if rest and text.startswith(rest, position):
-                step, position = rest, position + len(rest)
-            elif rest:
-                shared = len(commonprefix([rest, text[position : position + len(rest)]]))  # noqa: RUF071  # these are no paths
-                within = self._step(state, rest[:shared]) if shared else state
-                return position + shared, within or state
-            else:
-                step, position = text[position], position + 1
-            following = state.steps.get(step)
-            if following is None:
-                following = self._step(state, step)
-                if following is None:
-                    return position - 1, state
-            state = following
-        return position, state
-
-    def _step(self, state: State, text: str) -> State | None:
-        """Return the state after a character, or several of the only literal; None if they do not match."""
-        if text in state.steps:
-            return state.steps[text]
+    def step(self, state: MatchState, text: str) -> MatchState | None:
+        """Compute the step of a state: see `MatchState.step`, which caches it."""
         with self._lock:
             return self._compute_step(state, text)
 
-    def _compute_step(self, state: State, text: str) -> State | None:
+    def _compute_step(self, state: MatchState, text: str) -> MatchState | None:
         if len(self._frames) + self._cached > _MAX_CACHED:
             self._cached = 0
             self._frames.clear()
@@ -161,14 +150,12 @@ class Matcher:
             tops, ends = self._closure(node.next, frame)
             reached.update(dict.fromkeys(tops))
             can_end = can_end or ends
-        following = self._state((self._merge_stacks(reached), can_end)) if reached or can_end else None
-        state.steps[text] = following
-        return following
+        return self._state((self._merge_stacks(reached), can_end)) if reached or can_end else None
 
-    def _state(self, tops: Tops) -> State:
+    def _state(self, tops: Tops) -> MatchState:
         state = self._states.get(tops)
         if state is None:
-            state = self._states.setdefault(tops, State(*tops))
+            state = self._states.setdefault(tops, MatchState(*tops, self))
             self._cached += 1 + len(state.tops)
         return state
 
@@ -183,11 +170,12 @@ class Matcher:
         self._visit(count)
         return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
 
-    def _union_of(self, states: list[State]) -> MatchState:
+    def union_of(self, states: Sequence[MatchState]) -> MatchState:
+        """Return the state of all derivations of some states."""
         with self._lock:
             self._visits = 0
             tops = self._merge_stacks(dict.fromkeys(chain.from_iterable(state.tops for state in states)))
-            return MatchState(self, self._state((tops, any(state.can_end for state in states))))
+            return self._state((tops, any(state.can_end for state in states)))
 
     def _visit(self, count: int) -> None:
         self._visits += count
@@ -270,73 +258,115 @@ class Matcher:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class MatchState:
-    """The state of a grammar after a text. Immutable: `advance` returns a new one."""
+    """The state of a grammar after a text: `advance` returns another one. Treat it as immutable.
 
-    _matcher: Matcher = field(repr=False)
-    _state: State = field(repr=False)
+    `tops`: the terminals that may come next, each with its offset, and where to return to after it.
+    `can_end`: whether the text so far is in the language. `stacks`: how many llama.cpp's engine keeps for it,
+    at most. `only_literal`: the rest of the literal, if it is the only top.
+    """
 
-    @property
-    def can_end(self) -> bool:
-        """Whether the text so far is in the language."""
-        return self._state.can_end
+    tops: tuple[Top, ...]
+    can_end: bool
+    _matcher: Matcher
+    stacks: int = field(init=False)
+    only_literal: str = field(init=False, default="")
+    _steps: dict[str, MatchState | None] = field(init=False, default_factory=dict)
+    _allowed: CharClass | None = field(init=False, default=None)
+    _cost: Cost | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.stacks = sum(stack_count(stack) for _, _, stack in self.tops)
+        if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
+            self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
 
     @property
     def must_end(self) -> bool:
         """Whether the text so far is in the language, and nothing can follow it."""
-        return self._state.can_end and not self.allowed().ranges
+        return self.can_end and not self.allowed().ranges
 
     def advance(self, text: str) -> MatchState | None:
         """Return the state after `text`, None if it does not match."""
-        position, state = self._matcher._advance(self._state, text)  # noqa: SLF001  # same module
-        return MatchState(self._matcher, state) if position == len(text) else None
+        position, state = self.furthest(text)
+        return state if position == len(text) else None
+
+    def furthest(self, text: str) -> tuple[int, MatchState]:
+        """Return how many characters of `text` match, and the state after them."""
+        state, position, end = self, 0, len(text)
+        while position < end:
+            rest = state.only_literal
+            if rest and text.startswith(rest, position):
+                step, position = rest, position + len(rest)
+            elif rest:
+                shared = len(commonprefix([rest, text[position : position + len(rest)]]))  # noqa: RUF071  # these are no paths
+                within = state.step(rest[:shared]) if shared else state
+                return position + shared, within or state
+            else:
+                step, position = text[position], position + 1
+            following = state._steps.get(step)
+            if following is None:
+                following = state.step(step)
+                if following is None:
+                    return position - 1, state
+            state = following
+        return position, state
+
+    def step(self, text: str) -> MatchState | None:
+        """Return the state after a character, or several of the only literal; None if they do not match."""
+        if text not in self._steps:
+            self._steps[text] = self._matcher.step(self, text)
+        return self._steps[text]
 
     def after_any(self, texts: Iterable[str]) -> MatchState | None:
         """Return the state after one of several texts, whichever it was; None if none matches."""
-        states = [state._state for text in texts if (state := self.advance(text)) is not None]  # noqa: SLF001  # same module
-        return self._matcher._union_of(states) if states else None  # noqa: SLF001  # same module
-
-    @property
-    def stacks(self) -> int:
-        """How many stacks llama.cpp's engine keeps for the text so far, at most."""
-        return self._state.stacks
-
-    @property
-    def tops(self) -> tuple[Top, ...]:
-        """The terminals that may come next: each with its offset, and where to return to after it."""
-        return self._state.tops
+        states = [state for text in texts if (state := self.advance(text)) is not None]
+        return self._matcher.union_of(states) if states else None
 
     def followers(self) -> Iterator[tuple[str, MatchState]]:
         """Yield the states after a character, or the rest of the only literal, with one such text of each."""
-        for text in self._state.next_texts():
-            following = self._matcher._step(self._state, text)  # noqa: SLF001  # same module
+        for text in [self.only_literal] if self.only_literal else next_characters(self.tops):
+            following = self.step(text)
             if following is not None:
-                yield text, MatchState(self._matcher, following)
+                yield text, following
 
     def allowed(self) -> CharClass:
         """Return the characters that may come next; the class has no `ranges` if only the end may."""
-        return self._state.allowed
+        if self._allowed is None:
+            self._allowed = char_class(*chain.from_iterable(map(first_characters, self.tops)))
+        return self._allowed
 
     def expected(self) -> tuple[str, ...]:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
-        return self._state.expected()
+        shown = [
+            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.of)
+            for node, offset, _ in self.tops
+        ]
+        return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the shortest completion."""
+        if self._cost is None:
+            self._cost = 0 if self.can_end else min(map(completion_cost, self.tops), default=math.inf)
+        return self._cost
 
     @property
     def completion_length(self) -> float:
         """The bytes of the shortest completion in UTF-8; infinity if there is none."""
-        cost = self._state.cost
-        return cost if cost == math.inf else int(cost) // BYTE
+        return self.cost if self.cost == math.inf else int(self.cost) // BYTE
 
     def shortest_completion(self) -> str:
         """Return a text of `completion_length` that completes the text so far, "" if there is none.
 
         Where several do, it is the first alternative's. Of each class it takes the first character.
         """
-        state, parts = self._state, list[str]()
+        state, parts = self, list[str]()
         while state.cost not in {0, math.inf}:
-            parts.append(state.cheapest_text())
-            _, state = self._matcher._advance(state, parts[-1])  # noqa: SLF001  # same module
+            node, offset, _ = min(state.tops, key=completion_cost)
+            text = node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
+            parts.append(text)
+            _, state = state.furthest(text)
         return "".join(parts)
 
     def forced(self, limit: int = 4096) -> str:
@@ -344,13 +374,22 @@ class MatchState:
 
         It has at most about `limit` characters, since a grammar may force an infinite text.
         """
-        state, parts, length = self._state, list[str](), 0
-        while length < limit and not state.can_end and state.tops:
-            text = state.only_text()
-            following = self._matcher._step(state, text) if text else None  # noqa: SLF001  # same module
+        state, parts, length = self, list[str](), 0
+        while length < limit and not state.can_end and (text := state._only_text()):
+            following = state.step(text)
             if following is None:
                 break
             parts.append(text)
             length += len(text)
             state = following
         return "".join(parts)
+
+    def _only_text(self) -> str:
+        """Return the rest of the only literal, or the only character that all tops accept, else ""."""
+        if self.only_literal:
+            return self.only_literal
+        ranges = {pair for top in self.tops for pair in first_characters(top)}
+        if len(ranges) != 1:
+            return ""
+        ((low, high),) = ranges
+        return chr(low) if low == high else ""

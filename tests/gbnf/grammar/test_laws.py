@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from gbnf.grammar.analysis import BYTE, cheapest_costs, nullable
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
-from gbnf.grammar.match import Matcher
+from gbnf.grammar.match import END_OF_TEXT, Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.grammar.states import END_OF_TEXT
 from gbnf_server.llama.grammar_checker import EngineMatch
 from isolation import Confined, Crashed, Finished
 from support.grammars import LETTERS, grammars, mutations

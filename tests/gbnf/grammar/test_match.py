@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gbnf.grammar.ir import Literal, Ref, Rules, Seq
-from gbnf.grammar.match import Match, Matcher
+from gbnf.grammar.match import END_OF_TEXT, Match, Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf.grammar.states import END_OF_TEXT
 
 CALL = parse_gbnf(r"""
 root ::= "{\"name\": \"" ("find" | "read") "\", \"n\": " [0-9]{1,3} "}"
