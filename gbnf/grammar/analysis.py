@@ -75,16 +75,8 @@ def find_left_recursion(rules: Rules, empty: frozenset[str] | None = None) -> tu
 
 
 def token_terminals(rules: Rules) -> Iterator[TokenTerminal]:
-    """Yield the token terminals, as often as they occur."""
-    pending = list(rules.productions.values())
-    while pending:
-        match pending.pop():
-            case Seq(items) | Alt(items):
-                pending += items
-            case Repeat(item):
-                pending.append(item)
-            case TokenTerminal() as terminal:
-                yield terminal
+    """Return the token terminals, as often as they occur."""
+    return (leaf for leaf in rules.leaves() if isinstance(leaf, TokenTerminal))
 
 
 def require_texts(rules: Rules) -> None:

@@ -12,7 +12,7 @@ Simplifications of a whole grammar are passes (`gbnf.grammar.passes`); `gbnf.gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeAlias
@@ -20,7 +20,23 @@ from typing import Any, ClassVar, Final, TypeAlias
 from gbnf.errors import GrammarError
 
 
-class Literal:
+class _Value:
+    """A value of the attributes in `__match_args__`."""
+
+    __slots__ = ()
+
+    def _parts(self) -> tuple[Any, ...]:
+        of: Any = type(self)
+        return tuple(getattr(self, name) for name in of.__match_args__)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # hashes of strings differ from process to process
+        return type(self), self._parts()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._parts()))})"
+
+
+class Literal(_Value):
     """A terminal: this text, exactly. Never empty (`EPSILON` is the empty sequence)."""
 
     __match_args__ = ("text",)
@@ -36,14 +52,8 @@ class Literal:
     def __hash__(self) -> int:
         return hash(self.text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Literal, (self.text,)
 
-    def __repr__(self) -> str:
-        return f"Literal({self.text!r})"
-
-
-class CharClass:
+class CharClass(_Value):
     """One code point of `ranges` (sorted, disjoint, inclusive), or outside them when `negated`."""
 
     __match_args__ = ("ranges", "negated")
@@ -67,12 +77,6 @@ class CharClass:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CharClass, (self.ranges, self.negated)
-
-    def __repr__(self) -> str:
-        return f"CharClass({self.ranges!r}, negated={self.negated})"
-
 
 @dataclass(frozen=True, slots=True)
 class TokenTerminal:
@@ -88,7 +92,7 @@ class TokenTerminal:
         return self.token if isinstance(self.token, str) and not self.negated else None
 
 
-class Ref:
+class Ref(_Value):
     """The nonterminal of this name."""
 
     __match_args__ = ("name",)
@@ -104,25 +108,14 @@ class Ref:
     def __hash__(self) -> int:
         return hash(self.name) ^ 1
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Ref, (self.name,)
 
-    def __repr__(self) -> str:
-        return f"Ref({self.name!r})"
-
-
-class _Composite:
+class _Composite(_Value):
     """An expression composed of others."""
 
     __slots__ = ("_hash", "references")
-
-    def __init__(self) -> None:
-        self._hash: int | None = None
-        #: The names of the rules that it refers to, in order, each once; None until `references` is called.
-        self.references: tuple[str, ...] | None = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        raise NotImplementedError
+    _hash: int | None
+    #: The names of the rules that it refers to, in order, each once; None until `references` is called.
+    references: tuple[str, ...] | None
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -140,12 +133,6 @@ class _Composite:
             known = self._hash = hash((type(self).__name__, self._parts()))
         return known
 
-    def __reduce__(self) -> tuple[Any, ...]:  # hashes of strings differ from process to process
-        return type(self), self._parts()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._parts()))})"
-
 
 class _Items(_Composite):
     __match_args__ = ("items",)
@@ -156,9 +143,6 @@ class _Items(_Composite):
         self._hash = self.references = None
         #: The text of an alternation that many grammars contain.
         self.emitted: str | None = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        return (self.items,)
 
     # As for every composite, in fewer steps: nearly all of them are these.
 
@@ -202,9 +186,6 @@ class Repeat(_Composite):
         self.minimum: Final = minimum
         self.maximum: Final = maximum
         self._hash = self.references = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        return (self.item, self.minimum, self.maximum)
 
 
 Expr: TypeAlias = Literal | CharClass | TokenTerminal | Seq | Alt | Repeat | Ref
@@ -325,6 +306,29 @@ class Rules:
     def references(self) -> dict[str, tuple[str, ...]]:
         """For each rule, the names that it refers to, in order, each once."""
         return {name: references(expr) for name, expr in self.productions.items()}
+
+    def reached(self, name: str) -> dict[str, None]:
+        """Return the rules that one reaches, itself first, each after the first that refers to it."""
+        reached: dict[str, None] = {}
+        pending = [name]
+        while pending:
+            name = pending.pop()
+            if name not in reached and name in self.productions:
+                reached[name] = None
+                pending.extend(reversed(self.references[name]))
+        return reached
+
+    def leaves(self) -> Iterator[Expr]:
+        """Yield the terminals and references, as often as they occur."""
+        pending = list(self.productions.values())
+        while pending:
+            match pending.pop():
+                case Seq(items) | Alt(items):
+                    pending += items
+                case Repeat(item):
+                    pending.append(item)
+                case leaf:
+                    yield leaf
 
     def only(self, names: Iterable[str]) -> Rules:
         """Return these rules, in this order."""

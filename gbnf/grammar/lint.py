@@ -65,13 +65,9 @@ def _rules() -> Iterator[LintRule]:
     ):
         yield LintRule(code, name, "error", summary, engine=engine)
     item, begin = "Repeat an item with at least one character.", "Let alternatives begin differently."
+    end, listing = "Add an end: an alternative without itself.", "List what to match."
     for code, name, summary, hint in (
-        (
-            "G106",
-            "endless-rule",
-            "no text of this rule ends within a million bytes",
-            "Add an end: an alternative without itself.",
-        ),
+        ("G106", "endless-rule", "no text of this rule ends within a million bytes", end),
         ("G107", "exploding-ambiguity", "the derivations of some texts of this rule multiply", begin),
         ("G201", "unused-rule", "nothing refers to this rule", "Remove it, or use it."),
         ("G202", "unreachable-rule", "only unused rules refer to this rule", "Remove them all, or use one."),
@@ -85,12 +81,7 @@ def _rules() -> Iterator[LintRule]:
         ("G210", "letters-with-symbols", "this range of letters has symbols, too", "Write A-Za-z."),
         ("G301", "unbounded-end", "nothing forces the model to stop here", "Bound it, or add a terminator."),
         ("G302", "empty-text", "the grammar accepts the empty text", "Use + where one item is required."),
-        (
-            "G303",
-            "negated-non-ascii",
-            "tokens that end inside a character are refused",
-            "List what to match.",
-        ),
+        ("G303", "negated-non-ascii", "tokens that end inside a character are refused", listing),
     ):
         severity: Severity = "error" if code < "G2" else "warning" if code < "G3" else "note"
         yield LintRule(code, name, severity, summary, hint, endless if code < "G2" else "")
@@ -297,7 +288,7 @@ class _Linter:
                 self._mark(code, self._names[name])
         if self._reader.broken or root not in self._names:
             return
-        reached = self._reached(root)
+        reached = self._rules.reached(root)
         used = {used for name, uses in references.items() for used in uses if used != name}
         for name, token in self._names.items():
             if name not in reached:
@@ -305,14 +296,6 @@ class _Linter:
         if root in self._nullable:
             self._mark("G302", self._names[root])
         self._check_end()
-
-    def _reached(self, name: str) -> dict[str, None]:
-        reached = {name: None}
-        for one in (pending := [name]):
-            new = [used for used in self._rules.references[one] if used not in reached]
-            reached.update(dict.fromkeys(new))
-            pending += new
-        return reached
 
     def _check_end(self) -> None:
         """Mark the loops that a text may end with."""
@@ -342,8 +325,8 @@ class _Linter:
         recursive = set(in_cycles(self._rules.references))
         inner = (n for component in strong_components(self._rules.references) for n in component)
         for name in islice((name for name in inner if name in recursive), _MOST_SEARCHES):
-            below = {one: self._rules.productions[one] for one in self._reached(name)}
-            if not is_bounded(Rules(below, name)):
+            below = self._rules.only(self._rules.reached(name))
+            if not is_bounded(Rules(below.productions, name)):
                 return name
         return self._rules.root
 

@@ -90,14 +90,7 @@ def merge_equal(rules: Rules) -> Rules:
 
 def drop_unreachable(rules: Rules) -> Rules:
     """Keep the rules that the start symbol reaches, each after the first that refers to it."""
-    reached: dict[str, None] = {}
-    pending = [rules.root]
-    while pending:
-        name = pending.pop()
-        if name not in reached and name in rules.productions:
-            reached[name] = None
-            pending.extend(reversed(rules.references[name]))
-    return rules.only(reached)
+    return rules.only(rules.reached(rules.root))
 
 
 def skip_aliases(rules: Rules) -> Rules:

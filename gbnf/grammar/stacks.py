@@ -17,7 +17,7 @@ from math import inf
 
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.analysis import in_cycles, strong_components
-from gbnf.grammar.ir import Alt, Expr, Repeat, Rules, Seq
+from gbnf.grammar.ir import Rules
 from gbnf.grammar.match import Matcher, MatchState
 from gbnf.grammar.network import CallNode, CharsNode, ChoiceNode, Node, RepeatNode, TextNode
 from gbnf.grammar.states import Frame, Frames, Stack, stack_count
@@ -52,7 +52,7 @@ def is_bounded(rules: Rules) -> bool:
 
     Alternatives beside each other, as of a long enumeration, are a stack each, and don't multiply.
     """
-    limit = MAX_STACKS + sum(map(_terminals, rules.productions.values()))
+    limit = MAX_STACKS + sum(1 for _ in rules.leaves())
     recursive = list(in_cycles(rules.references))
     starts = [rules.root, *recursive[:_MOST_STARTS]]
     return not _exceed(rules, recursive or [rules.root], starts, limit)
@@ -199,15 +199,6 @@ def _repeated(state: MatchState, text: str, limit: int) -> int:
             break
         state, most = following, max(most, following.stacks)
     return most
-
-
-def _terminals(expr: Expr) -> int:
-    match expr:
-        case Seq(items) | Alt(items):
-            return sum(map(_terminals, items))
-        case Repeat(item):
-            return _terminals(item)
-    return 1
 
 
 def nesting_products(references: Mapping[str, Sequence[str]], unions: Mapping[str, int]) -> dict[str, float]:
