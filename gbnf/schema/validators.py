@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
@@ -38,7 +38,8 @@ from gbnf.schema.keywords import (
 from gbnf.schema.pattern_matching import pattern_matches
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_nesting, limit_work, spend
 
-_Rule: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
+_Errors: TypeAlias = Iterator[ValidationError]
+_Rule: TypeAlias = Callable[[Any, Any, Any, Any], _Errors]
 """From validator, the keyword's value, instance and schema to the errors, as jsonschema calls it."""
 
 
@@ -78,85 +79,65 @@ def extend_validator(validator: Any, *, every_draft: bool = False, closed: bool 
     `closed`: for schemas of `gbnf.schema.closing`, which use `unevaluatedProperties` in every draft.
     """
     known = validator.VALIDATORS
-    overrides: dict[str, Callable[[_Rule], _Rule]] = {
-        "pattern": lambda _: _pattern,
-        "patternProperties": lambda _: _pattern_properties,
-        "additionalProperties": _additional_properties,
-        "unevaluatedProperties": lambda _: _unevaluated_properties,
-        "required": _required,
-        "items": lambda usual: _items(usual, tuples="prefixItems" in known),
-    }
-    overridden = {
-        keyword: override(known[keyword]) for keyword, override in overrides.items() if keyword in known
-    }
+    adapted = dict(_ADAPTED)
     if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
-        overridden |= {keyword: _bound(known[keyword]) for keyword in (*_EXCLUSIVE, *_EXCLUSIVE.values())}
-    old = {"dependencies": _dependencies} if every_draft else {}
-    if closed:
-        overridden["unevaluatedProperties"] = _unevaluated_properties
-    rules = {**known, **old, **overridden, **_PRIVATE}
+        adapted |= dict.fromkeys((*_EXCLUSIVE, *_EXCLUSIVE.values()), _bound)
+        adapted["items"] = _items_or_tuples
+    rules = {
+        **known,
+        **({"dependencies": _dependencies} if every_draft else {}),
+        **{keyword: partial(rule, known[keyword]) for keyword, rule in adapted.items() if keyword in known},
+        **{keyword: rule for keyword, rule in _REPLACED.items() if keyword in known or closed},
+        **_PRIVATE,
+    }
     counted = {
-        keyword: _nesting(rule) if keyword in _NESTING else _counted(rule) for keyword, rule in rules.items()
+        keyword: partial(_nesting if keyword in _NESTING else _counted, rule)
+        for keyword, rule in rules.items()
     }
     return validators.extend(validator, counted)  # type: ignore[no-untyped-call]  # it has none
 
 
-def _counted(rule: _Rule) -> _Rule:
-    """Return the rule with its work counted."""
-
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
-        return rule(validator, value, instance, schema)
-
-    return counted
+def _counted(rule: _Rule, validator: Any, value: Any, instance: Any, schema: Any) -> _Errors:
+    """Apply a rule, and count its work."""
+    spend(_RULE_WORK + (len(value) if isinstance(value, list | dict) else 0))
+    return rule(validator, value, instance, schema)
 
 
-def _nesting(rule: _Rule) -> _Rule:
-    """Return a rule that descends into subschemas with its work counted and its nesting limited.
+def _nesting(rule: _Rule, validator: Any, value: Any, instance: Any, schema: Any) -> _Errors:
+    """Apply a rule that descends into subschemas, count its work, and limit its nesting.
 
     A schema may refer to itself without end; jsonschema would recurse until Python's stack is exhausted.
     """
-
-    def nesting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        spend(_DESCENT_WORK + (len(value) if isinstance(value, list | dict) else 0))
-        with limit_nesting(_MAX_DEPTH):
-            yield from rule(validator, value, instance, schema) or ()
-
-    return nesting
+    spend(_DESCENT_WORK + (len(value) if isinstance(value, list | dict) else 0))
+    with limit_nesting(_MAX_DEPTH):
+        yield from rule(validator, value, instance, schema) or ()
 
 
-def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> _Errors:
     if validator.is_type(instance, "string") and pattern_matches(pattern, instance) is False:
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-def _pattern_properties(
-    validator: Any, patterns: Any, instance: Any, _schema: Any
-) -> Iterator[ValidationError]:
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> _Errors:
     for key, value in instance.items() if validator.is_type(instance, "object") else ():
         for pattern, schema in patterns.items():
             if pattern_matches(pattern, key):
                 yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
-def _additional_properties(usual: _Rule) -> _Rule:
-    def rule(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        patterns = schema.get("patternProperties")
-        if patterns and validator.is_type(instance, "object"):
-            instance = {key: member for key, member in instance.items() if not _matches_any(patterns, key)}
-            schema = {keyword: member for keyword, member in schema.items() if keyword != "patternProperties"}
-        yield from usual(validator, value, instance, schema) or ()
-
-    return rule
+def _additional_properties(usual: _Rule, validator: Any, value: Any, instance: Any, schema: Any) -> _Errors:
+    patterns = schema.get("patternProperties")
+    if patterns and validator.is_type(instance, "object"):
+        instance = {key: member for key, member in instance.items() if not _matches_any(patterns, key)}
+        schema = {keyword: member for keyword, member in schema.items() if keyword != "patternProperties"}
+    yield from usual(validator, value, instance, schema) or ()
 
 
 def _matches_any(patterns: Any, key: str) -> bool:
     return any(pattern_matches(pattern, key) is not False for pattern in patterns)
 
 
-def _unevaluated_properties(
-    validator: Any, value: Any, instance: Any, schema: Any
-) -> Iterator[ValidationError]:
+def _unevaluated_properties(validator: Any, value: Any, instance: Any, schema: Any) -> _Errors:
     if not validator.is_type(instance, "object"):
         return
     own = {keyword: member for keyword, member in schema.items() if keyword != "unevaluatedProperties"}
@@ -169,15 +150,11 @@ def _unevaluated_properties(
             yield from validator.descend(instance[key], value, path=key, schema_path=key)
 
 
+@limit_nesting(_MAX_DEPTH)
 def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
     """Return the keys of an object that a schema's keywords evaluate. Source: 2020-12 core, 10.3 and 11.3."""
     if not isinstance(schema, Mapping):
         return set()
-    with limit_nesting(_MAX_DEPTH):
-        return _evaluated_by(validator, instance, schema)
-
-
-def _evaluated_by(validator: Any, instance: Any, schema: Mapping[str, Any]) -> set[str]:
     spend(_RULE_WORK * (1 + len(schema)))
     if not {"additionalProperties", "unevaluatedProperties"}.isdisjoint(schema):
         return set(instance)
@@ -210,49 +187,54 @@ def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:
     return next(validator.descend(instance, schema), None) is None
 
 
-def _required(usual: _Rule) -> _Rule:
-    def rule(validator: Any, names: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        yield from (() if isinstance(names, bool) else usual(validator, names, instance, schema) or ())
-
-    return rule
+def _required(usual: _Rule, validator: Any, names: Any, instance: Any, schema: Any) -> _Errors:
+    yield from (() if isinstance(names, bool) else usual(validator, names, instance, schema) or ())
 
 
-def _items(usual: _Rule, *, tuples: bool) -> _Rule:
-    """Return a rule that also allows booleans (not in draft 4) and, with `tuples`, arrays (not 2020-12)."""
+def _items(usual: _Rule, validator: Any, items: Any, instance: Any, schema: Any) -> _Errors:
+    """Allow booleans, too, which draft 4 does not have."""
+    if not isinstance(items, bool) or "prefixItems" in schema:
+        yield from usual(validator, items, instance, schema) or ()
+    elif validator.is_type(instance, "array"):
+        for index, value in enumerate(instance):
+            yield from validator.descend(value, items, path=index)
 
-    def rule(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        first = items if tuples and isinstance(items, list) else []
-        if not first and not (isinstance(items, bool) and "prefixItems" not in schema):
-            yield from usual(validator, items, instance, schema) or ()
-            return
-        rest = schema.get("additionalItems", True) if first else items
-        for index, value in enumerate(instance if validator.is_type(instance, "array") else ()):
-            yield from validator.descend(value, first[index] if index < len(first) else rest, path=index)
 
-    return rule
+def _items_or_tuples(usual: _Rule, validator: Any, items: Any, instance: Any, schema: Any) -> _Errors:
+    """Allow booleans and arrays, too, which 2020-12 does not have."""
+    if not isinstance(items, list) or not items:
+        yield from _items(usual, validator, items, instance, schema)
+    elif validator.is_type(instance, "array"):
+        rest = schema.get("additionalItems", True)
+        for index, value in enumerate(instance):
+            yield from validator.descend(value, items[index] if index < len(items) else rest, path=index)
 
 
 _EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 
 
-def _bound(usual: _Rule) -> _Rule:
-    """Return a rule that also allows the flags of draft 4."""
-
-    def rule(validator: Any, bound: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        flagged = any(
-            bound is schema.get(one) and schema.get(flag) is True for one, flag in _EXCLUSIVE.items()
-        )
-        if flagged and instance == bound and validator.is_type(instance, "number"):
-            yield ValidationError(f"{instance!r} is the excluded bound")
-        elif not isinstance(bound, bool):
-            yield from usual(validator, bound, instance, schema) or ()
-
-    return rule
+def _bound(usual: _Rule, validator: Any, bound: Any, instance: Any, schema: Any) -> _Errors:
+    """Allow the flags of draft 4, too."""
+    flagged = any(bound is schema.get(one) and schema.get(flag) is True for one, flag in _EXCLUSIVE.items())
+    if flagged and instance == bound and validator.is_type(instance, "number"):
+        yield ValidationError(f"{instance!r} is the excluded bound")
+    elif not isinstance(bound, bool):
+        yield from usual(validator, bound, instance, schema) or ()
 
 
-def _dependencies(
-    validator: Any, dependencies: Any, instance: Any, _schema: Any
-) -> Iterator[ValidationError]:
+_ADAPTED: Mapping[str, Callable[..., _Errors]] = {
+    "additionalProperties": _additional_properties,
+    "required": _required,
+    "items": _items,
+}
+_REPLACED: Mapping[str, _Rule] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "unevaluatedProperties": _unevaluated_properties,
+}
+
+
+def _dependencies(validator: Any, dependencies: Any, instance: Any, _schema: Any) -> _Errors:
     for name, needed in dependencies.items() if validator.is_type(instance, "object") else ():
         if name not in instance:
             continue
@@ -264,14 +246,7 @@ def _dependencies(
             yield from validator.descend(instance, needed, schema_path=name)
 
 
-def _has_item(validator: Any, schema: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "array") and not any(
-        _is_valid(validator, one, schema) for one in instance
-    ):
-        yield ValidationError(f"no item of {instance!r} is valid under {schema!r}")
-
-
-def _first_items(validator: Any, schemas: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _first_items(validator: Any, schemas: Any, instance: Any, _schema: Any) -> _Errors:
     if validator.is_type(instance, "array"):
         for index, (one, schema) in enumerate(zip(instance, schemas, strict=False)):
             yield from validator.descend(one, schema, path=index, schema_path=index)
@@ -280,7 +255,7 @@ def _first_items(validator: Any, schemas: Any, instance: Any, _schema: Any) -> I
 def _refusal(kind: str, is_refused: Callable[[Any, Any, Any], object], text: str) -> _Rule:
     """Return a rule that refuses values of type `kind` for which `is_refused(validator, value, instance)`."""
 
-    def rule(validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    def rule(validator: Any, value: Any, instance: Any, _schema: Any) -> _Errors:
         if validator.is_type(instance, kind) and is_refused(validator, value, instance):
             yield ValidationError(f"{instance!r} {text.format(value)}")
 
@@ -301,7 +276,11 @@ _PRIVATE: Mapping[str, _Rule] = {
     ABOVE: _refusal("number", lambda _, bound, number: number <= bound, "is not above {!r}"),
     BELOW: _refusal("number", lambda _, bound, number: number >= bound, "is not below {!r}"),
     FIRST_ITEMS: _first_items,
-    HAS_ITEM: _has_item,
+    HAS_ITEM: _refusal(
+        "array",
+        lambda of, schema, items: not any(_is_valid(of, item, schema) for item in items),
+        "has no item that is valid under {!r}",
+    ),
 }
 
 
