@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
-from gbnf.schema.keywords import TYPES
+from gbnf.schema.keywords import types_of
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
     Boolean,
-    Bound,
     Conjunction,
     Null,
     Number,
@@ -27,6 +26,7 @@ from gbnf.schema.value_sets import (
     Shape,
     String,
     ValueSet,
+    is_no_range,
     value_key,
 )
 from gbnf.strict_json import json_type
@@ -43,7 +43,7 @@ _FEW = 20
 
 
 class _Facts:
-    """What one conjunct says by itself: its types (None: all), the names that it requires and declares."""
+    """What one conjunct says by itself: its types, the names that it requires and declares."""
 
     __slots__ = ("_conjunct", "_properties", "properties", "required", "types")
 
@@ -70,7 +70,7 @@ class _Case(NamedTuple):
 
     flat: FlatSchema
     facts: tuple[_Facts, ...] = ()
-    types: frozenset[str] = frozenset({*TYPES} - {"integer"})
+    types: frozenset[str] = types_of({})
     needed: frozenset[str] = frozenset()
 
 
@@ -123,9 +123,8 @@ def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, 
         if one is None:
             one = known[conjunct] = _Facts(conjunct)
         facts.append(one)
+        types &= one.types
         needed |= one.required
-        if one.types is not None:
-            types &= one.types
     return _Case(case.flat, tuple(facts), types, needed)
 
 
@@ -143,22 +142,13 @@ def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[C
     return False
 
 
-def _types(conjunct: Subschema) -> frozenset[str] | None:
-    """Return the types that a conjunct allows, None for all; a malformed `type` raises later."""
-    allowed: frozenset[str] | None = None
-    declared = conjunct.raw.get("type")
-    names = [declared] if isinstance(declared, str) else declared
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        allowed = _merged(names)
+def _types(conjunct: Subschema) -> frozenset[str]:
+    """Return the types that a conjunct allows."""
+    allowed = types_of(conjunct.raw)
     listed = [conjunct.raw["const"]] if "const" in conjunct.raw else conjunct.raw.get("enum")
     if isinstance(listed, list) and len(listed) <= _FEW:
-        of_values = _merged(map(json_type, listed))
-        allowed = of_values if allowed is None else allowed & of_values
+        allowed &= types_of({"type": [json_type(value) for value in listed]})
     return allowed
-
-
-def _merged(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(["number" if name == "integer" else name for name in names])
 
 
 def _names(conjunct: Subschema, keyword: str) -> Iterable[str]:
@@ -189,8 +179,8 @@ def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
         case Number(), Number():
             return (
                 (left.integer, right.integer) in ((True, False), (False, True))
-                or _below(left.maximum, right.minimum)
-                or _below(right.maximum, left.minimum)
+                or is_no_range(right.minimum, left.maximum)
+                or is_no_range(left.minimum, right.maximum)
             )
         case String(), String():
             return _lengths_differ(
@@ -199,7 +189,7 @@ def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
         case Array(), Array():
             return _lengths_differ(left.min_items, left.max_items, right.min_items, right.max_items) or (
                 min(left.min_items, right.min_items) > 0
-                and _plainly_disjoint(_first_item(left), _first_item(right), expand)
+                and _plainly_disjoint(left.child(0), right.child(0), expand)
             )
         case Object(), Object():
             return _disjoint_objects(left, right, expand)
@@ -233,10 +223,6 @@ def _plainly_disjoint(left: Conjunction, right: Conjunction, expand: Expand) -> 
     return disjoint(one, other, expand)
 
 
-def _first_item(array: Array) -> Conjunction:
-    return array.prefix[0] if array.prefix else array.items
-
-
 def _share_no_string(left: String, right: String) -> bool:
     if left.language is None or right.language is None:
         return False
@@ -244,12 +230,6 @@ def _share_no_string(left: String, right: String) -> bool:
         return (left.language & right.language).is_empty
     except TooManyStatesError:
         return False
-
-
-def _below(high: Bound | None, low: Bound | None) -> bool:
-    if high is None or low is None:
-        return False
-    return high.value < low.value or (high.value == low.value and (high.exclusive or low.exclusive))
 
 
 def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int | None) -> bool:

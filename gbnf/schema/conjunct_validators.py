@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import KEYWORDS, PRIVATE, UNEVALUATED
+from gbnf.schema.keywords import KEYWORDS, PRIVATE, UNEVALUATED, types_of
 from gbnf.schema.value_sets import value_key
 from gbnf.strict_json import nests_deeper
 from gbnf.work_limits import spend
@@ -40,9 +40,8 @@ class ConjunctValidator:
         if not whole and UNEVALUATED.isdisjoint(raw):
             left -= _FLATTENED
         self._subschema = _only(conjunct, left)
-        declared = raw.get("type", "string")
-        allows_strings = "string" in ([declared] if isinstance(declared, str) else declared)
-        self._string_subschema = _only(conjunct, left - {"type"}) if allows_strings else self._subschema
+        without_type = left - {"type"} if "string" in types_of(raw) else left
+        self._string_subschema = _only(conjunct, without_type)
         self._verdicts: dict[tuple[type, Hashable], bool] = {}
         #: Whether the conjunct allows every value.
         self.allows_all = self._listed is None and not self._denied and self._subschema is None

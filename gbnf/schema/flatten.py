@@ -19,8 +19,8 @@ from gbnf.schema.keywords import (
     KEYWORDS,
     OPTIONAL,
     REFERENCES,
-    TYPES,
     UNEVALUATED,
+    types_of,
 )
 from gbnf.schema.negation import NoComplementError, complement
 from gbnf.schema.strings import ReportCallback
@@ -341,12 +341,6 @@ def branches_apart(subschema: Subschema, document: Document) -> list[Any]:
     return found
 
 
-def _types(raw: Mapping[str, Any]) -> frozenset[str]:
-    declared = raw.get("type", TYPES)
-    names = frozenset([declared] if isinstance(declared, str) else declared)
-    return names | {"integer"} if "number" in names else names
-
-
 def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
     """Return what the keywords of a schema itself evaluate: names, patterns, and positions of arrays."""
     if not isinstance(raw, Mapping):
@@ -387,7 +381,7 @@ class _Branch:
             branch.raw,
             _evaluated(raw),
             not _EVALUATING_MORE.isdisjoint(raw),
-            _types(raw) & _types(around.raw),
+            types_of(raw) & types_of(around.raw),
             frozenset(required if isinstance(required, list) else ()),
             {
                 name: frozenset(map(value_key, values))

@@ -23,6 +23,7 @@ from gbnf.schema.value_sets import (
     Number,
     child,
     conjunction,
+    is_no_range,
 )
 from gbnf.work_limits import spend
 
@@ -52,11 +53,7 @@ def number_shape(conjuncts: Sequence[Subschema], report: ReportCallback, *, inte
         divisors = [divisor for divisor in divisors if divisor.numerator != 1]
         low = low and _whole(low, math.ceil, 1)
         high = high and _whole(high, math.floor, -1)
-    if (
-        low
-        and high
-        and (low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive)))
-    ):
+    if is_no_range(low, high):
         return None
     kind = integer if integer or excludes_integers else None
     return Number(kind, low, high, tuple(dict.fromkeys(divisors)), tuple(conjuncts))
@@ -160,12 +157,8 @@ def _array(conjunct: Subschema) -> Array:
 def _intersect_arrays(left: Array, right: Array) -> Array:
     length = max(len(left.prefix), len(right.prefix))
     spend(5 + 2 * length)
-    prefix = tuple(
-        conjunction(*(side.prefix[i] if i < len(side.prefix) else side.items for side in (left, right)))
-        for i in range(length)
-    )
     return Array(
-        prefix,
+        tuple(conjunction(left.child(index), right.child(index)) for index in range(length)),
         conjunction(left.items, right.items),
         max(left.min_items, right.min_items),
         smallest((left.max_items, right.max_items)),

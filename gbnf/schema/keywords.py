@@ -66,6 +66,14 @@ def unknown_keywords(draft: str) -> frozenset[str]:
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
+
+def types_of(raw: Mapping[str, Any]) -> frozenset[str]:
+    """Return the JSON types that `type` allows, all without it; integers are numbers."""
+    declared = raw.get("type", TYPES)
+    names = [declared] if isinstance(declared, str) else declared
+    return frozenset(["number" if name == "integer" else name for name in names])
+
+
 #: The keywords that lead to another schema.
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 

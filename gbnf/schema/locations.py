@@ -94,7 +94,7 @@ class Location:
     def item(self, index: int) -> Location:
         """Return the location of an item."""
         arrays = (shape for one in self._sets for shape in one.shapes if isinstance(shape, Array))
-        return self._inside((*array.prefix, array.items)[min(index, len(array.prefix))] for array in arrays)
+        return self._inside(array.child(index) for array in arrays)
 
     def _inside(self, choices: Iterable[Conjunction]) -> Location:
         return Location(self._expander, list(choices) or [UNCONSTRAINED])

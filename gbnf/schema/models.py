@@ -147,11 +147,9 @@ class ArgumentsModel:
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments, converted. Raises InvalidArgumentError."""
-        from pydantic import ValidationError  # noqa: PLC0415 - as in `_pydantic`
-
         try:
             read = self.model.model_validate_json(json.dumps(arguments))
-        except ValidationError as error:
+        except _pydantic().ValidationError as error:
             faults = _faults(error, "arguments")
             raise InvalidArgumentError(f"the arguments of {self.name!r} do not fit: {faults}") from None
         return {self.names[field]: getattr(read, field) for field in read.model_fields_set}
@@ -198,11 +196,9 @@ class InstanceReader:
 
     def read(self, given: Any) -> Any:
         """Return the instance. Raises InvalidArgumentError, which names the fields that do not fit."""
-        from pydantic import ValidationError  # noqa: PLC0415 - as in `_pydantic`
-
         try:
             return self._adapter.validate_json(json.dumps(given))
-        except ValidationError as error:
+        except _pydantic().ValidationError as error:
             raise InvalidArgumentError(_faults(error, "the value")) from None
 
     def partial(self, given: Any) -> Any:
@@ -211,8 +207,6 @@ class InstanceReader:
 
 
 def _partial(type_: Any, given: Any) -> Any:
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - as in `_pydantic`
-
     items = get_args(type_)
     if isinstance(given, dict) and is_model(type_):
         fields = type_.model_fields.items()
@@ -228,8 +222,8 @@ def _partial(type_: Any, given: Any) -> Any:
     if type(None) in items and len(items) == 2:
         return _partial(next(each for each in items if each is not type(None)), given)
     try:
-        return TypeAdapter(type_).validate_json(json.dumps(given))
-    except ValidationError:
+        return _pydantic().TypeAdapter(type_).validate_json(json.dumps(given))
+    except _pydantic().ValidationError:
         return given
 
 

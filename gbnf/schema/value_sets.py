@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import KEYWORDS, TYPES
+from gbnf.schema.keywords import KEYWORDS, types_of
 
 #: Subschemas that must all be satisfied, in the order in which they were found. The empty one
 #: allows every JSON value.
@@ -59,6 +59,13 @@ class Bound:
 
     value: Fraction
     exclusive: bool = False
+
+
+def is_no_range(low: Bound | None, high: Bound | None) -> bool:
+    """Return whether no number is between two bounds."""
+    if low is None or high is None:
+        return False
+    return low.value > high.value or (low.value == high.value and (low.exclusive or high.exclusive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,10 @@ class Array:
     contains: tuple[Conjunction, ...] = ()
     unique: bool = False
     conjuncts: Conjunction = field(default=(), compare=False, repr=False)
+
+    def child(self, index: int) -> Conjunction:
+        """Return the conjunction of the item at an index."""
+        return self.prefix[index] if index < len(self.prefix) else self.items
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,22 +275,15 @@ def set_of_types(subschemas: Conjunction, document: Document) -> ValueSet:
     types = _ALL_TYPES
     for subschema in subschemas:
         raw = document.enter(subschema).raw
-        declared = raw.get("type") if isinstance(raw, Mapping) else None
-        names = [declared] if isinstance(declared, str) else declared
-        if not isinstance(names, list) or any(name not in TYPES for name in names):
-            continue
-        if not (document.refs_hide_siblings and "$ref" in raw):
-            types &= {"number" if name == "integer" else name for name in names}
+        if isinstance(raw, Mapping) and not (document.refs_hide_siblings and "$ref" in raw):
+            types &= types_of(raw)
     shapes = [shape for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True) if name in types]
     return ValueSet(shapes=tuple(shapes), reason="no JSON type is left")
 
 
-_PLAIN: dict[str, ValueSet] = {
-    "null": ValueSet(shapes=(Null(),)),
-    "boolean": ValueSet(shapes=(Boolean(),)),
-    "integer": ValueSet(shapes=(Number(integer=True),)),
-    "number": ValueSet(shapes=(Number(),)),
-    "string": ValueSet(shapes=(String(),)),
+_PLAIN = {
+    type_of_shape(shape): ValueSet(shapes=(shape,))
+    for shape in (Null(), Boolean(), Number(integer=True), Number(), String())
 }
 
 
