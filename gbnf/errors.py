@@ -91,6 +91,11 @@ class GrammarError(GbnfError, ValueError):
     """Rules that are no grammar: undefined, left-recursive, without GBNF text or finite derivations."""
 
 
+def line_and_column(text: str, position: int) -> tuple[int, int]:
+    """Return the line and the column, from 1, of a position in a text."""
+    return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+
+
 class GrammarSyntaxError(GrammarError):
     """GBNF text that llama.cpp would refuse, hang on or silently loosen.
 

@@ -20,6 +20,8 @@ from gbnf.surrogates import has_surrogate
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
 _LAST_ASCII = 0x7F
+#: By the bounds of a repetition.
+SHORT_SUFFIXES: dict[tuple[int, int | None], str] = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 # A caret negates after the bracket, and GBNF has no escape of its own for it.
 _CLASS_ESCAPES = _SHARED_ESCAPES | {"[": "\\[", "]": "\\]", "-": "\\-", "^": "\\x5E"}
 
@@ -137,15 +139,8 @@ def _escape(char: str, escapes: dict[str, str]) -> str:
 
 def repetition_suffix(minimum: int, maximum: int | None) -> str:
     """Return what follows a repeated item."""
-    match minimum, maximum:
-        case 0, 1:
-            return "?"
-        case 0, None:
-            return "*"
-        case 1, None:
-            return "+"
-        case _, None:
-            return f"{{{minimum},}}"
-        case _ if minimum == maximum:
-            return f"{{{minimum}}}"
-    return f"{{{minimum},{maximum}}}"
+    if (minimum, maximum) in SHORT_SUFFIXES:
+        return SHORT_SUFFIXES[minimum, maximum]
+    if minimum == maximum:
+        return f"{{{minimum}}}"
+    return f"{{{minimum},{'' if maximum is None else maximum}}}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from lark import Token, Tree
 
+from gbnf.errors import line_and_column
 from gbnf.grammar.analysis import cheapest_costs, in_cycles, is_nullable, nullable, strong_components
 from gbnf.grammar.code_points import EscapeError, class_members, parse_class
 from gbnf.grammar.emit import emit_expr
@@ -166,7 +166,6 @@ class _Linter:
     def __init__(self, reader: GbnfReader) -> None:
         self._reader, self._text = reader, reader.text
         self._found: list[Diagnostic] = []
-        self._lines = [0, *(found.end() for found in re.finditer("\n", self._text))]
         defined = reader.rules.productions
         undefined = {str(name): Literal("x") for name in reader.uses if name not in defined}
         self._rules = Rules({**defined, **undefined}, reader.rules.root)
@@ -201,10 +200,9 @@ class _Linter:
     ) -> None:
         """Add a diagnostic, by default with the message and the hint of its rule."""
         rule, end = LINT_RULES[code], max(start, min(end, len(self._text)))
-        line = bisect(self._lines, start)
-        place = line, start - self._lines[line - 1] + 1
         fix = fix or self._fix(code, start, end)
         if len(self._found) < _MOST_FOUND:
+            place = line_and_column(self._text, start)
             found = Diagnostic(code, start, end, *place, message or rule.summary, hint or rule.hint, fix)
             self._found.append(found)
 

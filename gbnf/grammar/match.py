@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from os.path import commonprefix
 
-from gbnf.errors import AmbiguousGrammarError
+from gbnf.errors import AmbiguousGrammarError, line_and_column
 from gbnf.grammar.analysis import BYTE
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.emit import emit_expr, emit_literal
@@ -105,14 +105,9 @@ class Matcher:
     def match(self, text: str) -> Match:
         """Match `text` from the start symbol, as far as it fits."""
         position, state = self.start().furthest(text)
-        return Match(
-            accepted=position == len(text),
-            complete=position == len(text) and state.can_end,
-            position=position,
-            line=text.count("\n", 0, position) + 1,
-            column=position - text.rfind("\n", 0, position),
-            expected=state.expected(),
-        )
+        accepted = position == len(text)
+        line, column = line_and_column(text, position)
+        return Match(accepted, accepted and state.can_end, position, line, column, state.expected())
 
     def start(self, rule: str | None = None) -> MatchState:
         """Return the state before the first character, of texts of `rule` (default: the start symbol)."""

@@ -20,9 +20,10 @@ from typing import Any
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-from gbnf.errors import GbnfError, GrammarSyntaxError, suggestion
+from gbnf.errors import GbnfError, GrammarSyntaxError, line_and_column, suggestion
 from gbnf.grammar.analysis import find_left_recursion
 from gbnf.grammar.code_points import EscapeError, parse_class, parse_literal
+from gbnf.grammar.emit import SHORT_SUFFIXES
 from gbnf.grammar.ir import CharClass, Expr, Ref, Rules, TokenTerminal, alt, literal, repeat, seq
 from gbnf.surrogates import has_surrogate
 
@@ -54,7 +55,7 @@ _DEFINES: "::="
 _NEWLINE: /[\r\n]([ \t\r\n]|#[^\r\n]*)*/
 %ignore /([ \t]|#[^\r\n]*)+/
 """
-_BOUNDS_OF: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
+_BOUNDS_OF = {suffix: bounds for bounds, suffix in SHORT_SUFFIXES.items()}
 _BOUNDS = re.compile(r"\{[ \t\r\n]*([0-9]+)[ \t\r\n]*(?:(,)[ \t\r\n]*([0-9]*)[ \t\r\n]*)?\}")
 _SHOWN = 400  # characters of a message
 _MOST_ERRORS = 50  # of one text
@@ -202,25 +203,24 @@ class GbnfReader:
             try:
                 return _parser().parse(text)
             except UnexpectedInput as error:
-                code, position, length, problem, hint = _syntax_error(text, error)
+                found = _syntax_error(text, error)
             except _TooDeepError as error:
-                code, position, length = "G009", error.args[0].start_pos, 1
                 problem = f"parentheses nested deeper than {MAX_NESTING}"
-                hint = "Make rules of the inner groups."
-            self._report(code, position, problem, hint, length)
+                found = "G009", error.args[0].start_pos, problem, "Make rules of the inner groups.", 1
+            self._report(*found)
+            code, position = found[:2]
             headers = list(_HEADER.finditer(text))
             start = max((found.start() for found in headers if found.start() <= position), default=0)
             if code == "G002":  # the rule before is complete
                 start = max(start, text.rfind("\n", 0, position) + 1)
             end = min((found.start() for found in headers if found.start() > position), default=len(text))
-            self.broken.update(found[1] for found in headers if start <= found.start() < end)
+            self.broken.update(header[1] for header in headers if start <= header.start() < end)
             text = text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
         return Tree("start", [])
 
     def _report(self, code: str, position: int, problem: str, hint: str, length: int = 1) -> None:
         """Keep an error, or raise it."""
-        place = _line_and_column(self.text, position)
-        span = position, position + length
+        place, span = line_and_column(self.text, position), (position, position + length)
         error = GrammarSyntaxError(*place, _short(problem), _short(hint), code, span)
         if self.strict:
             raise error from None
@@ -427,11 +427,6 @@ def _joined(parts: list[_ParsedExpr], *, is_sequence: bool) -> _ParsedExpr:
     return _ParsedExpr(expr, elements=elements, depth=depth)
 
 
-def _line_and_column(text: str, position: int) -> tuple[int, int]:
-    """Line and column, from 1, of a position in the text."""
-    return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
-
-
 def _short(sentence: str) -> str:
     """Shorten the middle of a sentence, which may quote a name or a cycle of any length."""
     return sentence if len(sentence) <= _SHOWN else f"{sentence[: _SHOWN // 2]}…{sentence[-_SHOWN // 4 :]}"
@@ -456,28 +451,23 @@ _MISPLACED = {
 }
 
 
-def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, int, str, str]:
-    """Return code, position, length, problem and hint."""
+def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, str, str, int]:
+    """Return code, position, problem, hint and length."""
     position = error.pos_in_stream or 0
     token = error.token if isinstance(error, UnexpectedToken) else Token("CHARACTER", text[position])
     position = len(text) if token.type == "$END" else position
     misspelt = MISSPELT.match(text, position)
     header = _HEADER.match(text, text.rfind("\n", 0, position) + 1)
     if misspelt and header and header.end(1) <= position < header.end():
-        return (
-            "G002",
-            position,
-            len(misspelt[0]),
-            f"{misspelt[0]} after the rule name {header[1]}",
-            "Write ::=.",
-        )
+        problem = f"{misspelt[0]} after the rule name {header[1]}"
+        return "G002", position, problem, "Write ::=.", len(misspelt[0])
     if not isinstance(error, UnexpectedToken):  # a character that begins no token
         if token.value == '"':  # one before may be the one that is not closed
             lines = (one for one in _OPAQUE.finditer(text, 0, position) if "\n" in one[0])
             position = next((one.start() for one in lines if "::=" in one[0]), position)
         found = ("G001", f"{str(token)!r} means nothing here", "Put text to match in quotes.")
         code, problem, hint = _UNREADABLE.get(token, found)
-        return code, position, 1, problem, hint
+        return code, position, problem, hint, 1
     if token.type in {"_DEFINES", "$END"}:
         opened: list[int] = []
         for one in _OPAQUE.finditer(text, 0, position):
@@ -486,9 +476,9 @@ def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, int, str
             elif one[0] == ")" and opened:
                 opened.pop()
         if opened:
-            return "G004", opened[-1], 1, "( is never closed", "Close it before the next rule begins."
+            return "G004", opened[-1], "( is never closed", "Close it before the next rule begins.", 1
     if "_DEFINES" in error.expected and token.type not in {"_NEWLINE", "$END"}:
-        return "G002", position, len(token), f"no ::= before {token!s}", "A rule is name ::= body."
+        return "G002", position, f"no ::= before {token!s}", "A rule is name ::= body.", len(token)
     found = ("G001", f"{token!s} where a rule should begin", "A rule is name ::= body.")
     code, problem, hint = _MISPLACED.get(token.type, found)
-    return code, position, len(token), problem, hint
+    return code, position, problem, hint, len(token)

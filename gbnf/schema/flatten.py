@@ -8,7 +8,7 @@ objects whose remaining keywords each constrain one JSON type.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.schema.document import Document, Subschema
@@ -259,32 +259,24 @@ class Flattener:
 
     def _generated(self, subschema: Subschema, keyword: str, raws: list[Any]) -> tuple[Subschema, ...]:
         self._has_generated = True
-        pointer = f"{subschema.pointer}/{keyword}"
-        is_observed = keyword != "not" and subschema.observes
-        resolver, dynamic_scope = subschema.resolver, subschema.dynamic_scope
-        return tuple(
-            Subschema(
-                raw,
-                pointer,
-                resolver,
-                is_generated=True,
-                is_observed=is_observed,
-                dynamic_scope=dynamic_scope,
-            )
-            for raw in raws
+        around = replace(
+            subschema,
+            pointer=f"{subschema.pointer}/{keyword}",
+            entered=False,
+            is_generated=True,
+            is_observed=keyword != "not" and subschema.observes,
         )
+        return tuple(replace(around, raw=raw) for raw in raws)
 
 
-def _parts(is_generated: Subschema) -> list[Subschema]:
+def _parts(branch: Subschema) -> list[Subschema]:
     """Return the subschemas inside a branch of a complement that may contain another `not`."""
-    raw = is_generated.raw
+    raw = branch.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [
-        is_generated.at(keyword) for keyword in (HAS_ITEM, "items") if isinstance(raw.get(keyword), Mapping)
-    ]
-    found += [is_generated.at("properties", name) for name in raw.get("properties", ())]
-    return found + [is_generated.at("allOf", index) for index in range(len(raw.get("allOf", ())))]
+    found = [branch.at(keyword) for keyword in (HAS_ITEM, "items") if isinstance(raw.get(keyword), Mapping)]
+    found += [branch.at("properties", name) for name in raw.get("properties", ())]
+    return found + (branch.members("allOf") if "allOf" in raw else [])
 
 
 def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:

@@ -58,13 +58,19 @@ def complement(subschema: Subschema) -> list[Any]:
         if keyword not in KEYWORDS or keyword in REFERENCES:
             continue
         rule = _RULES.get(keyword)
-        if rule is None:
+        if rule is not None:
+            branches += rule(value, raw)
+        elif keyword not in _FOR_OTHERS or not _allows_all(value):
             raise NoComplementError(keyword)
-        branches += rule(value, raw)
     return branches
 
 
+_FOR_OTHERS = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems"})
 _Rule = Callable[[Any, Mapping[str, Any]], list[Any]]
+
+
+def _allows_all(schema: Any) -> bool:
+    return schema is True or schema == {}
 
 
 def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
@@ -189,7 +195,7 @@ def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
     return [
         {"type": "object", "required": [name], "properties": {name: {"not": schema}}}
         for name, schema in properties.items()
-        if schema is not True and schema != {}
+        if not _allows_all(schema)
     ]
 
 
@@ -206,7 +212,7 @@ def _more(kind: str, keyword: str) -> _Rule:
 
 
 def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
-    if value is True or value == {}:
+    if _allows_all(value):
         return []
     if isinstance(value, list) or "prefixItems" in raw:
         raise NoComplementError("items")
@@ -227,24 +233,12 @@ def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
     return [none, *({"allOf": [*pair]} for pair in combinations(branches, 2))]
 
 
-def _not_others(keyword: str) -> _Rule:
-    def rule(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
-        if value is True or value == {}:
-            return []
-        raise NoComplementError(keyword)
-
-    return rule
-
-
 _RULES: dict[str, _Rule] = {
     "type": _not_type,
     "enum": lambda value, _raw: _not_values(value),
     "const": lambda value, _raw: _not_values([value]),
     "required": _not_required,
     "properties": _not_properties,
-    "additionalProperties": _not_others("additionalProperties"),
-    "unevaluatedProperties": _not_others("unevaluatedProperties"),
-    "unevaluatedItems": _not_others("unevaluatedItems"),
     "minimum": _not_bound("exclusiveMinimum", "maximum", BELOW),
     "maximum": _not_bound("exclusiveMaximum", "minimum", ABOVE),
     "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],

@@ -9,7 +9,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.intersections import UNDECIDED, Evaluating
-from gbnf.schema.strings import ReportCallback, integer_keyword, smallest
+from gbnf.schema.strings import ReportCallback, integer_keyword, intersection, smallest
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -171,9 +171,7 @@ def _apply_property_names(
     if allowed is None:
         return properties, others
     try:
-        others = tuple(
-            KeyClass(allowed if other.keys is None else other.keys & allowed, other.value) for other in others
-        )
+        others = tuple(KeyClass(intersection(other.keys, allowed), other.value) for other in others)
     except TooManyStatesError as error:
         report(f"{conjunct.pointer}/propertyNames", "propertyNames", str(error))
         return properties, others
@@ -265,9 +263,7 @@ def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ..
     met = []
     for one in left:
         for other in right:
-            keys = (
-                one.keys if other.keys is None else other.keys if one.keys is None else one.keys & other.keys
-            )
+            keys = intersection(one.keys, other.keys)
             value = conjunction(one.value, other.value)
             if value != UNSATISFIABLE and (keys is None or not keys.is_empty):
                 met.append(KeyClass(keys, value))

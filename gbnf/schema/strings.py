@@ -37,6 +37,11 @@ def smallest(bounds: Iterable[int | None]) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
+def intersection(left: Dfa | None, right: Dfa | None) -> Dfa | None:
+    """Return the texts of both languages (None: all texts). Raises TooManyStatesError."""
+    return right if left is None else left if right is None else left & right
+
+
 #: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200
 
@@ -52,7 +57,7 @@ def string_shape(conjuncts: Sequence[Subschema], report: ReportCallback) -> Stri
     language: Dfa | None = None
     for pointer, keyword, part in _languages(conjuncts, report):
         try:
-            language = part if language is None else language & part
+            language = intersection(language, part)
         except TooManyStatesError as error:
             report(pointer, keyword, str(error))
     if language is not None:

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+from gbnf.errors import line_and_column
 from gbnf.grammar.match import MatchState
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cpu_support import model_params
@@ -486,8 +487,7 @@ def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
     if not at or not gbnf.endswith(rest):
         return reason.strip()
     position = len(gbnf) - len(rest)
-    line = gbnf.count("\n", 0, position) + 1
-    column = position - (gbnf.rfind("\n", 0, position) + 1) + 1
+    line, column = line_and_column(gbnf, position)
     near = f"before {rest[:40]!r}" if rest else "at the end"
     return f"{what} in line {line}, column {column}, {near}"
 
