@@ -23,10 +23,8 @@ _UNMATCHABLE = ((0, 0), SURROGATES)
 @lru_cache(maxsize=4096)
 def matchable(of: CharClass) -> Ranges:
     """Return the class's code points that can occur in a text, as sorted, disjoint, inclusive ranges."""
-    ranges = char_class(*of.ranges).ranges
-    if of.negated:
-        return complement((*ranges, *_UNMATCHABLE))
-    return complement((*complement(ranges), *_UNMATCHABLE))
+    excluded = of.ranges if of.negated else complement(of.ranges)
+    return complement((*excluded, *_UNMATCHABLE))
 
 
 def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -239,33 +239,29 @@ class Expander:
         for number, mine in enumerate(rivals):
             if not mine:
                 continue
-            try:
-                complements = [self._flattener.complement(choice.branches[other]) for other in mine]
-            except NoComplementError as error:
-                self._report_overlap(
-                    choice, number, mine[0], f"the complement of {error.keyword!r} has no schema"
-                )
-                continue
-            if math.prod(map(len, complements)) > MAX_EXCLUSIONS:
-                self._report_overlap(choice, number, mine[0], "their complements make too many cases")
-                continue
-            without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
-            if not all(one.branches for one in without):
+            complements, obstacle = self._complements([choice.branches[other] for other in mine])
+            if obstacle:
+                first, second = sorted((number, mine[0]))
+                reason = f"a value may fit branches {first} and {second} at once: {obstacle}"
+                self._report(f"{choice.subschema.pointer}/oneOf", "oneOf", reason)
+            if not all(complements):
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
-                continue
-            hidden = next(
-                filter(None, [self._flattener.obstacle(choice.branches[other]) for other in mine]), ""
-            )
-            if hidden:
-                self._report_overlap(
-                    choice, number, mine[0], f"inside, the complement of {hidden!r} has no schema"
-                )
-            apart[number] = self._branch(conjuncts, choice.branches[number], (*others, *without), budget)
+            elif complements:
+                without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
+                apart[number] = self._branch(conjuncts, choice.branches[number], (*others, *without), budget)
         return apart
 
-    def _report_overlap(self, choice: Branching, number: int, other: int, reason: str) -> None:
-        text = f"a value may fit branches {min(number, other)} and {max(number, other)} at once: {reason}"
-        self._report(f"{choice.subschema.pointer}/oneOf", "oneOf", text)
+    def _complements(self, branches: list[Subschema]) -> tuple[list[Conjunction], str]:
+        """Return the complement of each branch, none if one can't be used, and what they leave out."""
+        try:
+            complements = [self._flattener.complement(branch) for branch in branches]
+        except NoComplementError as error:
+            return [], f"the complement of {error.keyword!r} has no schema"
+        if math.prod(map(len, complements)) > MAX_EXCLUSIONS:
+            return [], "their complements make too many cases"
+        hidden = filter(None, map(self._flattener.obstacle, branches)) if all(complements) else ()
+        inside = next(iter(hidden), "")
+        return complements, f"inside, the complement of {inside!r} has no schema" if inside else ""
 
     def _rivals(
         self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]

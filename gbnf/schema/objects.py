@@ -54,16 +54,8 @@ def object_shape(
     low, high = max(shape.min_properties, len(shape.required)), shape.max_properties
     if high is not None and low > high:
         return None
-    return Object(
-        properties,
-        shape.required,
-        others,
-        shape.one_of_groups,
-        shape.min_properties,
-        high,
-        _chains(conjuncts, properties, shape.required),
-        tuple(conjuncts),
-    )
+    chains = _chains(conjuncts, properties, shape.required)
+    return replace(shape, properties=properties, others=others, chains=chains, conjuncts=tuple(conjuncts))
 
 
 def _chains(

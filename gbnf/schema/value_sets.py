@@ -277,8 +277,8 @@ def set_of_types(subschemas: Conjunction, document: Document) -> ValueSet:
         raw = document.enter(subschema).raw
         if isinstance(raw, Mapping) and not (document.refs_hide_siblings and "$ref" in raw):
             types &= types_of(raw)
-    shapes = [shape for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True) if name in types]
-    return ValueSet(shapes=tuple(shapes), reason="no JSON type is left")
+    shapes = tuple(shape for shape in ALL_VALUES.shapes if type_of_shape(shape) in types)
+    return ValueSet(shapes=shapes, reason="no JSON type is left")
 
 
 _PLAIN = {
