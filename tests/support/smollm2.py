@@ -21,4 +21,4 @@ requires_smollm2 = pytest.mark.skipif(not smollm2.has_smollm2(), reason="llm-smo
 def no_smollm2(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is not installed."""
     monkeypatch.setattr(smollm2, "_PACKAGE", "no_such_package")
-    monkeypatch.setattr(smollm2, "smollm2_path", smollm2.smollm2_path.__wrapped__)
+    smollm2.smollm2_path.cache_clear()

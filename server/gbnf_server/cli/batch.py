@@ -23,6 +23,7 @@ from gbnf_server.cli.model_options import (
 )
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.system.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -179,8 +180,6 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
 
 @contextmanager
 def _writing(out: Path) -> Iterator[None]:
-    from gbnf_server.system.errors import SetupError
-
     try:
         yield
     except OSError as error:

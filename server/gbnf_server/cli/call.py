@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
+from gbnf.errors import suggestion
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import STDIN, check_one_stdin
 from gbnf_server.cli.model_options import ApproveAllOption, WorkspaceOption
@@ -17,6 +20,7 @@ from gbnf_server.cli.output import escape_line, say, stderr_console, write
 from gbnf_server.cli.person import person_at_terminal
 from gbnf_server.cli.python_source import python_target
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +65,6 @@ def call(
     \b
     Exit codes: 0 executed, 1 the tool failed, 2 invalid arguments, 3 invalid manifest.
     """
-    from gbnf.errors import suggestion
-
     if python_target(name):
         sources = ToolSources(tools=[name])
     elif Path(name).is_dir() and ("/" in name or not sources):
@@ -81,8 +83,6 @@ def call(
 
 def _named(name: str, tools: Sequence[Tool]) -> Tool:
     """Return the tool with this name, or the only one in the folder with this path."""
-    from gbnf.errors import suggestion
-
     if python_target(name) and len(tools) == 1:
         return tools[0]
     folder = Path(name).absolute()
@@ -97,7 +97,6 @@ def _named(name: str, tools: Sequence[Tool]) -> Tool:
 def _valid_arguments(texts: Sequence[str], tool: Tool) -> dict[str, Any]:
     """Return the arguments. Raises BadParameter with all errors."""
     from gbnf import validate_call
-    from gbnf.strict_json import InvalidJsonError, parse_json
 
     if len(texts) > 1 or _is_pair(texts[0]):
         arguments: Any = _read_pairs(texts, tool)
@@ -142,8 +141,6 @@ def _read_pairs(texts: Sequence[str], tool: Tool) -> dict[str, Any]:
 
 def _json_or_text(text: str) -> Any:
     """Return a JSON value, or the text if it is none or a string: a tool may want its quotes."""
-    from gbnf.strict_json import InvalidJsonError, parse_json
-
     with suppress(InvalidJsonError):
         if not isinstance(value := parse_json(text), str):
             return value
@@ -152,10 +149,7 @@ def _json_or_text(text: str) -> Any:
 
 def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all: bool) -> ExitCode:
     """Execute the tool; print the result, and what else the tool says."""
-    from rich.text import Text
-
     from gbnf_server.executors import Context, Workspace, run_executor
-    from gbnf_server.system.errors import ExecutorError
 
     console = stderr_console()
     workspace = Workspace(folder)

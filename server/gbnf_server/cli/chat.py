@@ -28,6 +28,7 @@ from gbnf_server.cli.model_options import (
 from gbnf_server.cli.output import escape_line, say, stderr_console
 from gbnf_server.cli.person import asks_person, person_at_terminal
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.system.errors import ExecutorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,8 +172,6 @@ class _Conversation:
             self.unanswered = self.unanswered or run.outcome != "answered"
 
     def _undo(self) -> None:
-        from gbnf_server.system.errors import ExecutorError
-
         if not self.runs:
             self._say("there is no request to undo", "yellow")
             return

@@ -7,7 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
+from gbnf.extras import is_installed
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.grammar_files import read_grammar
 from gbnf_server.cli.model_options import ModelSource, VocabOption
@@ -90,7 +92,6 @@ def _piped() -> str | None:
 
 def _load_in_engine(grammar: Grammar, vocab: str | None) -> bool:
     """Whether llama.cpp took the grammar; False without it or a vocabulary. Raises GrammarRefusedError."""
-    from gbnf.extras import is_installed
     from gbnf.grammar.analysis import token_terminals
     from gbnf_server.llama.demo_model import model_path
 
@@ -105,8 +106,6 @@ def _load_in_engine(grammar: Grammar, vocab: str | None) -> bool:
 
 def _show_refusal(text: str, match: Match) -> None:
     """Print the line where the text fails, with a caret, and what was expected there."""
-    from rich.text import Text
-
     console = stdout_console()
     problem = "the text ends too early" if match.accepted else "rejected"
     console.print(Text.assemble((problem, "bold red"), f" at line {match.line}, column {match.column}"))

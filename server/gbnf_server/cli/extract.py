@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gbnf.errors import clip
+from gbnf.errors import ManifestError, clip
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import (
@@ -30,6 +30,7 @@ from gbnf_server.cli.model_options import (
     TemperatureOption,
 )
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console, write
+from gbnf_server.system.errors import InputError, SetupError
 
 if TYPE_CHECKING:
     from gbnf_server.planner.extraction import Extraction, ExtractionError, Extractor
@@ -81,8 +82,6 @@ def extract(
     if not given:
         raise typer.BadParameter("give the texts: gbnf extract FILE… --schema SCHEMA; - is standard input")
     check_one_stdin(schema, *given)
-    from gbnf_server.system.errors import InputError
-
     texts = [read_text(each, "a text file").strip() for each in given]
     blank = next((each for each, text in zip(given, texts, strict=True) if not text), None)
     if blank is not None:
@@ -115,9 +114,7 @@ def _opened(
 ) -> Iterator[Extractor[Any]]:
     """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
     from gbnf import SchemaError
-    from gbnf.errors import ManifestError
     from gbnf_server.planner.extraction import Extractor
-    from gbnf_server.system.errors import InputError
 
     wanted = read_schema_source(schema)
     with model_for_other_tools(source).open(parallel=concurrency) as opened:
@@ -169,8 +166,6 @@ def _line(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
 @contextmanager
 def _lines(output: Path | None) -> Iterator[Callable[[str], None]]:
     """Give what writes a line to the file, or prints it. Raises SetupError."""
-    from gbnf_server.system.errors import SetupError
-
     if output is None:
         yield write
         return

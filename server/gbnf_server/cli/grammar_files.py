@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
+from rich.text import Text
 
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.output import escape_line, excerpt, plural, say, stderr_console, stdout_console, write
+from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +96,6 @@ def fmt(
     """
     from gbnf import GrammarSyntaxError
     from gbnf.grammar.format import format_grammar
-    from gbnf_server.system.errors import InputError
 
     check_one_stdin(*files)
     changed = []
@@ -133,8 +134,6 @@ def read_grammar(file: str, *, warns: bool = False) -> Grammar:
 
 def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[Diagnostic]) -> None:
     """Print each diagnostic: file, position, rule and message, then the line with a caret, and the hint."""
-    from rich.text import Text
-
     name = escape_line("<stdin>" if file == STDIN else file)
     for each in diagnostics:
         head = (f"{each.severity} {each.code}", _STYLES[each.severity])
@@ -147,8 +146,6 @@ def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[D
 
 def _rewritten(file: str, text: str, new: str) -> str:
     """Return the new text, once it is in the file if it differs from the old one."""
-    from gbnf_server.system.errors import InputError
-
     if file != STDIN and new != text:
         try:
             Path(file).write_text(new, "utf-8", newline="")

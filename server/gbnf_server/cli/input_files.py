@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gbnf.errors import InvalidArgumentError
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf_server.cli.output import request_text
 from gbnf_server.cli.python_source import python_target, python_value
+from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from gbnf import Grammar
@@ -29,8 +33,6 @@ _TOOL_KEYS = frozenset({"args", "function", "inputSchema", "input_schema", "name
 
 def read_text(path: str | Path, what: str) -> str:
     """Return the text of a file, or of the standard input. Raises InputError, which asks for `what`."""
-    from gbnf_server.system.errors import InputError
-
     try:
         content = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
         return content.decode("utf-8-sig")
@@ -46,9 +48,6 @@ def read_text(path: str | Path, what: str) -> str:
 
 def read_json(path: str | Path, what: str) -> Any:
     """Return the JSON value in a file, or on the standard input. Raises InputError."""
-    from gbnf.strict_json import InvalidJsonError, parse_json
-    from gbnf_server.system.errors import InputError
-
     text = read_text(path, what)
     try:
         return parse_json(text)
@@ -72,7 +71,6 @@ def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
 def read_schema_source(path: str | Path) -> SchemaSource:
     """Return the JSON Schema in a file, on the standard input or of a Python type. Raises InputError."""
     from gbnf.schema.keywords import KEYWORDS
-    from gbnf_server.system.errors import InputError
 
     if python_target(str(path)):
         return _schema_of_python(str(path))
@@ -85,9 +83,7 @@ def read_schema_source(path: str | Path) -> SchemaSource:
 
 
 def _schema_of_python(text: str) -> SchemaSource:
-    from gbnf.errors import InvalidArgumentError
     from gbnf.schema.models import json_schema_of
-    from gbnf_server.system.errors import InputError
 
     value = python_value(text)
     if isinstance(value, dict | bool):
@@ -104,8 +100,6 @@ def _schema_of_python(text: str) -> SchemaSource:
 
 def read_request(text: str, argument: str = "REQUEST") -> str:
     """Return a request, from the standard input if it is "-". Raises BadParameter if it is blank."""
-    from gbnf_server.cli.output import request_text
-
     if text == STDIN:
         text = sys.stdin.buffer.read().decode(errors="surrogateescape")
     return request_text(text, argument)
@@ -149,7 +143,6 @@ def compile_schema_file(
 ) -> Grammar:
     """Compile the schema of a file. Raises InputError with the file's name."""
     from gbnf import SchemaError, compile_schema
-    from gbnf_server.system.errors import InputError
 
     try:
         return compile_schema(schema, whitespace=whitespace, closed=closed)

@@ -22,6 +22,7 @@ from gbnf_server.cli.input_files import (
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
+from gbnf_server.system.errors import InputError, SetupError
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import PropertyOrder, Whitespace
@@ -132,8 +133,6 @@ def _inspection(
     title = ", ".join([*map(str, given), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
         if not pool and not runs:
-            from gbnf_server.system.errors import InputError
-
             raise InputError(f"{title}: there is no tool in it to show.")
         yield Inspection(title, pool, count_tokens=counter, runs=runs, choice=choice)
 
@@ -169,7 +168,6 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
     from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
-    from gbnf_server.system.errors import InputError
 
     name = source_name(file)
     content = read_schema(file)
@@ -212,8 +210,6 @@ def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    from gbnf_server.system.errors import SetupError
-
     try:
         path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
     except OSError as error:

@@ -11,6 +11,7 @@ from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, WorkspaceOption
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
+from gbnf_server.system.addresses import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -54,7 +55,6 @@ def mcp(
     """
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.mcp.server import ToolServer
-    from gbnf_server.system.addresses import is_loopback
 
     host, port = _address(http) if http is not None else ("", 0)
     if http is not None and not is_loopback(host) and not api_key:

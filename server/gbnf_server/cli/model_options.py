@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
+from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, check_gguf, download_model, smollm2_path
+
 if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
     from gbnf_server.backends.base import Backend
@@ -307,8 +309,6 @@ class ModelSource(ModelOptions):
                 if self.server is None:
                     raise typer.BadParameter(f"--backend {self.backend_name} requires --server URL")
         if self.backend_name == "in-process" and self.hf is None:
-            from gbnf_server.system.model_files import check_gguf
-
             if self.model is not None:
                 check_gguf(self.path())
             if (adapter := self.adapter()) is not None:
@@ -336,7 +336,6 @@ class ModelSource(ModelOptions):
         Raises ModelLoadError.
         """
         from gbnf_server.llama.demo_model import model_path
-        from gbnf_server.system.model_files import SMOLLM2, download_model, smollm2_path
 
         if self.hf is not None:
             return download_model(self.hf)
@@ -346,8 +345,6 @@ class ModelSource(ModelOptions):
 
     def adapter(self) -> Path | None:
         """Return the file of the model's adapter in process, None for the model alone."""
-        from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER
-
         if self.lora is not None:
             return None if self.lora == "none" else Path(self.lora)
         return SMOLLM2_ADAPTER if self.model == SMOLLM2 and self.hf is None else None
@@ -372,7 +369,6 @@ class ModelSource(ModelOptions):
         match self.backend_name:
             case "in-process":
                 from gbnf_server.backends.in_process import InProcess
-                from gbnf_server.system.model_files import SMOLLM2
 
                 return InProcess(
                     self.path(),

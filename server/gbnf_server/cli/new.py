@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
+from gbnf.errors import ManifestError
 from gbnf_server.cli.output import say, write
+from gbnf_server.system.errors import SetupError
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _FILES = {
@@ -39,9 +41,7 @@ def new(
       python -m pytest my-tools/count_words
       gbnf manifests my-tools
     """
-    from gbnf.errors import ManifestError
     from gbnf.tools import Tool
-    from gbnf_server.system.errors import SetupError
 
     name = path.name
     try:

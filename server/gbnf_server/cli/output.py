@@ -18,6 +18,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from gbnf_server.system.errors import SetupError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
@@ -94,8 +96,6 @@ def write(text: str) -> None:
 
 def write_stdout(text: str) -> None:
     """Write to stdout, and flush. Raises SetupError; click handles a closed pipe."""
-    from gbnf_server.system.errors import SetupError  # `--help` needs none of the package
-
     if sys.stdout is None:  # closed before the process started
         raise SetupError("the result can't be written: standard output is closed")
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from gbnf_server.cli.output import stderr_console
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,8 +24,6 @@ def asks_person(source: ModelSource) -> bool:
 
     The demonstration model may not: it is not trained with `ask_user`.
     """
-    from gbnf_server.cli.output import stderr_console
-
     return not source.is_demo_model and is_person_present(stderr_console())
 
 

@@ -6,7 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from rich.text import Text
 
+from gbnf.extras import install_command, is_installed
 from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.model_options import ModelSource, VocabOption
 from gbnf_server.cli.output import escape_line, plural, progress_bar, stderr_console, stdout_console, write
@@ -65,8 +67,6 @@ _Accepts: TypeAlias = "Callable[[Grammar, str], bool]"
 
 def _engine(vocab: str | None) -> tuple[_Accepts, str]:
     """Return a function that judges whether a grammar accepts a text, and its name."""
-    from gbnf.extras import install_command, is_installed
-
     if vocab is None and not is_installed("local"):
         own = f"this toolkit's matcher; for llama.cpp's engine: {install_command('local')}"
         return lambda grammar, text: grammar.match(text).complete, own
@@ -128,8 +128,6 @@ def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:
 
 def _show(tool: str, found: Counterexample) -> None:
     """Print a counterexample."""
-    from rich.text import Text
-
     console = stdout_console()
     problem = {
         "sound": "not sound: an invalid call is accepted",

@@ -28,6 +28,8 @@ from gbnf_server.cli.model_options import (
 from gbnf_server.cli.output import request_text, say, stderr_console, write
 from gbnf_server.cli.person import asks_person, person_at_terminal
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.system.errors import ExecutorError, InputError, SetupError
+from gbnf_server.system.folders import describe_frame_manifest, profiles_folder
 
 if TYPE_CHECKING:
     from gbnf.prompts.messages import Image
@@ -242,8 +244,6 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
 
 def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, Any]:
     """Return the settings of the profile of the model and the tools, and print its name; {} without one."""
-    from gbnf_server.system.folders import profiles_folder
-
     folder = profiles_folder()
     if not folder.is_dir():
         return {}
@@ -268,8 +268,6 @@ def _with_images(
     if not files:
         return query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.system.errors import InputError, SetupError
-    from gbnf_server.system.folders import describe_frame_manifest
     from gbnf_server.system.image_files import read_image
 
     try:
@@ -286,7 +284,6 @@ def _with_images(
 def _copy_image(file: Path, data: bytes, workspace: Workspace) -> str:
     """Copy an image into the workspace, as a change that can be undone; return its path there."""
     from gbnf_server.executors import Context, Write
-    from gbnf_server.system.errors import ExecutorError
 
     try:
         name = workspace.relative(workspace.root / file.name)

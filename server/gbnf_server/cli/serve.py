@@ -22,6 +22,8 @@ from gbnf_server.cli.model_options import (
 )
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.system.addresses import is_loopback
+from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
@@ -143,8 +145,6 @@ def serve(
       gbnf serve --host 0.0.0.0 --api-key-file keys.txt
       gbnf serve --agent --manifests my-tools/ --mcp "npx -y @modelcontextprotocol/server-memory"
     """
-    from gbnf_server.system.addresses import is_loopback
-
     keys = _keys(api_key or (), api_key_file)
     if not keys and not is_loopback(host):
         raise typer.BadParameter(
@@ -234,7 +234,6 @@ def _open(
 ) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
     from gbnf_server.backends.upstreams import Upstream, Upstreams, always, http_probe
-    from gbnf_server.system.errors import BackendError
 
     faults: list[BackendError] = []
     opened: list[Upstream] = []
@@ -259,8 +258,6 @@ def _open(
 
 def _places(source: ModelSource, backend: Backend) -> int:
     """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
-    from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
-
     match source.backend_name:
         case "in-process":
             return 1

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 import typer
 
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, is_json_file, read_json
+from gbnf_server.cli.output import escape_line, say
 from gbnf_server.cli.python_source import python_target, python_value
+from gbnf_server.system.folders import manifests_path
 
 if TYPE_CHECKING:
     from gbnf.tools import Tool
@@ -71,7 +73,6 @@ class ToolSources:
         `verbose`: show what they log.
         """
         from gbnf import load_manifests, load_tools
-        from gbnf_server.system.folders import manifests_path
 
         check_one_stdin(*(self.tools or ()))
         files: list[str | Path] = [*(self.manifests or ()), *(self.tools or ())]
@@ -100,8 +101,6 @@ class ToolSources:
 
 
 def _log(server: str, line: str) -> None:
-    from gbnf_server.cli.output import escape_line, say
-
     say(escape_line(f"{server}: {line}"))
 
 

@@ -386,7 +386,7 @@ def test_the_model_that_is_chosen_for_other_tools_may_ask(
 
     monkeypatch.setattr("gbnf_server.cli.run.run_request", run_request)
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: True)
-    monkeypatch.setattr("gbnf_server.system.model_files.has_smollm2", lambda: True)
+    monkeypatch.setattr("gbnf_server.cli.default_model.has_smollm2", lambda: True)
     make_tool(tmp_path / "tools", "ping")
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools").code == ExitCode.SUCCESS
     assert gbnf("run", "ping", "--manifests", tmp_path / "tools", "--no-ask-user").code == ExitCode.SUCCESS
