@@ -389,7 +389,6 @@ class _Target(Generic[T]):
     """What is extracted. `reader`: makes a value of a JSON value; `is_wrapped`: it is a property `value`."""
 
     tool: Tool
-    type_: Any
     reader: Any
     schema: Any
     is_wrapped: bool
@@ -398,30 +397,26 @@ class _Target(Generic[T]):
     def of(cls, type_: Any, instructions: str) -> _Target[T]:
         is_schema = isinstance(type_, Mapping | bool)
         schema = type_ if is_schema else json_schema_of(type_)
-        called = schema.get("title") if is_schema and isinstance(schema, Mapping) else None
+        declared = schema if isinstance(schema, Mapping) else {}
+        called = is_schema and declared.get("title")
         called = called or getattr(get_origin(type_) or type_, "__name__", "") or _WRAPPED
         name = re.sub(r"\W+", "_", str(called), flags=re.ASCII).strip("_")[:40] or _WRAPPED
-        is_object = isinstance(schema, Mapping) and schema.get("type") == "object" and "properties" in schema
-        args: Any = schema
-        if not is_object:
-            args = {"type": "object", "properties": {_WRAPPED: schema}, "required": [_WRAPPED]}
-            if isinstance(schema, Mapping) and "$defs" in schema and not is_schema:
-                inner = {key: value for key, value in schema.items() if key != "$defs"}
-                args |= {"properties": {_WRAPPED: inner}, "$defs": schema["$defs"]}
-            elif isinstance(schema, Mapping) and "$id" not in schema:
-                args["properties"] = {_WRAPPED: {"$id": "urn:gbnf:value", **schema}}
-        described = str(schema.get("description", "")) if isinstance(schema, Mapping) else ""
+        is_object = declared.get("type") == "object" and "properties" in declared
+        args: Any = {key: value for key, value in declared.items() if key not in {"title", "description"}}
+        if not is_object:  # with an $id, its references stay its own
+            inner = {"$id": "urn:gbnf:value", **declared} if declared else schema
+            args = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+        described = str(declared.get("description", ""))
         description = " ".join(filter(None, (described.strip(), instructions.strip())))
-        args = {key: value for key, value in args.items() if key not in {"title", "description"}}
         tool = build_tool(
-            name or _WRAPPED,
+            name,
             description or f"Record the {name} that the text describes.",
             args,
             run={"effect": "write", "repeatable": True},
             extra={},
         )
         reader = None if is_schema else InstanceReader(type_)
-        target = cls(tool, type_, reader, schema, not is_object)
+        target = cls(tool, reader, schema, not is_object)
         object.__setattr__(tool, "function", target.check)
         return target
 
