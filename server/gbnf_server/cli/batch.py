@@ -21,9 +21,8 @@ from gbnf_server.cli.model_options import (
     SamplingOptions,
     WorkspaceOption,
 )
-from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console
+from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console, writing
 from gbnf_server.cli.tool_options import ToolSources
-from gbnf_server.system.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,20 +86,17 @@ def batch(
 
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
-    from gbnf_server.planner.batch import Batch, parse_requests, read_requests
+    from gbnf_server.planner.batch import Batch, parse_requests
     from gbnf_server.planner.fingerprints import identity
 
     check_one_stdin(requests, *(sources.tools or ()))
-    is_piped = str(requests) == STDIN
-    if out is None and is_piped:
+    if out is None and str(requests) == STDIN:
         raise typer.BadParameter("with -, give a result file: --out FILE", param_hint="FILE.jsonl")
     results = out or requests.parent / f"{requests.stem}.results.jsonl"
     with interruptible("run the same command again to continue"), sources.open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
-        if is_piped:
-            asked = parse_requests(read_text(STDIN, "requests"), source_name(STDIN))
-        else:
-            asked = read_requests(requests)
+        text = read_text(requests, "a file with a request on each line")
+        asked = parse_requests(text, source_name(requests))
         log = _log_of(results, requests)
         with _opened(source, concurrency, ray) as (opened, facts, slots):
             place = Workspace(workspace)  # not before the model works
@@ -159,7 +155,8 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
     from gbnf_server.planner.batch import write_result
 
     counts: Counter[str] = Counter()
-    with _writing(out):
+    problem, hint = f"the results can't be written to {out}", " They are in the log."
+    with writing(problem, hint):
         opened = out.open("w", encoding="utf-8")
     with opened as file, progress_bar(stderr_console(), TimeRemainingColumn(), quiet=quiet) as progress:
         bar = progress.add_task("", total=len(work.requests), completed=work.done)
@@ -173,15 +170,6 @@ async def _write_results(work: Batch, out: Path, concurrency: int, *, quiet: boo
 
         async for result in work.results(concurrency, on_result):
             counts[result.outcome] += 1
-            with _writing(out):
+            with writing(problem, hint):
                 write_result(file, result)
     return counts
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise SetupError(f"the results can't be written to {out}: {reason}. They are in the log.") from None

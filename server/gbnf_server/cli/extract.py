@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,8 +30,16 @@ from gbnf_server.cli.model_options import (
     SeedOption,
     TemperatureOption,
 )
-from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, progress_bar, say, stderr_console, write
-from gbnf_server.system.errors import InputError, SetupError
+from gbnf_server.cli.output import (
+    SHOWN_CHARACTERS,
+    escape_line,
+    progress_bar,
+    say,
+    stderr_console,
+    write,
+    writing,
+)
+from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from gbnf_server.planner.extraction import Extraction, ExtractionError, Extractor
@@ -169,17 +178,8 @@ def _lines(output: Path | None) -> Iterator[Callable[[str], None]]:
     if output is None:
         yield write
         return
-    try:
-        with output.open("w", encoding="utf-8") as file:
-
-            def write_line(line: str) -> None:
-                file.write(line + "\n")
-                file.flush()
-
-            yield write_line
-    except OSError as error:
-        reason = error.strerror or error
-        raise SetupError(f"the results can't be written to {output}: {reason}.") from None
+    with writing(f"the results can't be written to {output}"), output.open("w", encoding="utf-8") as file:
+        yield partial(print, file=file, flush=True)
 
 
 def generate(

@@ -41,9 +41,8 @@ def read_text(path: str | Path, what: str) -> str:
             f"{path} cannot be read: {error.strerror}. Give {what}, or - for the standard input."
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{source_name(path)} is no UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}."
-        ) from None
+        problem = f"byte {error.start} is {error.object[error.start]:#04x}. Save it as UTF-8."
+        raise InputError(f"{source_name(path)} is no UTF-8 text: {problem}") from None
 
 
 def read_json(path: str | Path, what: str) -> Any:

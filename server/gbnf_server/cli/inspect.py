@@ -20,9 +20,9 @@ from gbnf_server.cli.input_files import (
     source_name,
 )
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
-from gbnf_server.cli.output import say, write
+from gbnf_server.cli.output import say, write, writing
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
-from gbnf_server.system.errors import InputError, SetupError
+from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from gbnf.compiler.layout import PropertyOrder, Whitespace
@@ -210,10 +210,8 @@ def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
 
 
 def _write_file(path: Path, text: str) -> None:
-    try:
+    with writing(f"{path} cannot be written"):
         path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
-    except OSError as error:
-        raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
     say(f"wrote {path}")
 
 

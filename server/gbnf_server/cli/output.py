@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
@@ -111,6 +111,15 @@ def write_stdout(text: str) -> None:
             os.close(nowhere)
         reason = getattr(error, "strerror", None) or error
         raise SetupError(f"the result can't be written to standard output: {reason}") from None
+
+
+@contextmanager
+def writing(problem: str, hint: str = "") -> Iterator[None]:
+    """Raise SetupError, which begins with `problem`, if a file can't be written."""
+    try:
+        yield
+    except OSError as error:
+        raise SetupError(f"{problem}: {error.strerror or error}.{hint}") from None
 
 
 def request_text(text: str, argument: str = "REQUEST") -> str:

@@ -72,8 +72,8 @@ def test_requests_from_standard_input(gbnf: Gbnf, options: list[object], tmp_pat
     [
         ("empty.jsonl", "has no requests"),
         ("object.jsonl", "line 1"),
-        ("none.jsonl", "Use a file"),
-        (".", "Use a file"),
+        ("none.jsonl", "Give a file"),
+        (".", "Give a file"),
         ("bytes.jsonl", "as UTF-8"),
     ],
 )
