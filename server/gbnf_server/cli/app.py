@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperGroup
 
 from gbnf_server.cli.commands import EXIT_CODES, Commands, ConvertsLazily, extra_of, reflow
-from gbnf_server.cli.config import apply_config
 
 _HELP = """Compile tool manifests to GBNF grammars, and plan tool calls that they constrain.
 
@@ -118,6 +117,7 @@ def _gbnf(
         typer.Option("--no-cache", help="Compile all tools, without those in the cache folder."),
     ] = False,
 ) -> None:
+    from gbnf_server.cli.config import apply_config
     from gbnf_server.system.part_cache import CACHE_PARTS_VARIABLE, use_disk_cache
 
     if no_cache:

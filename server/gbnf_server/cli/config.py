@@ -24,7 +24,12 @@ from typing import Any, NoReturn
 
 import typer
 
+from gbnf.errors import suggestion
+from gbnf_server.cli.output import say
 from gbnf_server.cli.python_source import python_target
+from gbnf_server.system.errors import InputError, SetupError
+from gbnf_server.system.folders import config_folder
+from gbnf_server.system.model_files import SMOLLM2
 
 CONFIG_VARIABLE = "GBNF_CONFIG"
 FILE_NAME = "gbnf.toml"
@@ -57,9 +62,6 @@ def find_config_file(folder: Path | None = None) -> Path | None:
     one) and the folders above it, otherwise the one in the user's configuration folder. Raises InputError if
     the variable names no file, SetupError for a file of another user.
     """
-    from gbnf_server.system.errors import InputError, SetupError
-    from gbnf_server.system.folders import config_folder
-
     chosen = os.environ.get(CONFIG_VARIABLE)
     if chosen is not None:
         if chosen and not Path(chosen).is_file():
@@ -89,8 +91,6 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
     context.default_map = _ConfigReader(path).defaults(context.command, _overridden(given))
     if context.invoked_subcommand in context.default_map:
-        from gbnf_server.cli.output import say
-
         say(f"config: {path}")
 
 
@@ -133,8 +133,6 @@ class _ConfigReader:
         return found
 
     def _content(self) -> dict[str, Any]:
-        from gbnf_server.system.errors import InputError
-
         try:
             return tomllib.loads(self.path.read_bytes().decode("utf-8-sig"))
         except OSError as error:
@@ -156,8 +154,6 @@ class _ConfigReader:
 
     def _check(self, name: str, known: Collection[str], key: str, kind: str) -> None:
         """Raise InputError for an unknown name."""
-        from gbnf.errors import suggestion
-
         if name not in known:
             hint = suggestion(name, sorted(known)) or (
                 f" Use one of {', '.join(sorted(known))}." if known else ""
@@ -176,8 +172,6 @@ class _ConfigReader:
         return self._scalar(setting, value)
 
     def _scalar(self, setting: _Setting, value: Any) -> str:
-        from gbnf_server.system.model_files import SMOLLM2
-
         is_text = setting.option in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
         if isinstance(value, bool) or not isinstance(value, str if is_text else str | int | float):
             expected = "a string" if is_text else "a string or a number"
@@ -189,8 +183,6 @@ class _ConfigReader:
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:
-        from gbnf_server.system.errors import InputError
-
         raise InputError(f"{self.path}: {key}: {problem}")
 
 

@@ -16,6 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gbnf.errors import suggestion
+from gbnf.extras import missing_extra
+from gbnf_server.system.errors import InputError
+
 
 def python_target(text: str) -> tuple[str, str] | None:
     """Return the file or module that a text names, and the name in it ("": none); None if it names none."""
@@ -28,9 +32,6 @@ def python_target(text: str) -> tuple[str, str] | None:
 
 def python_value(text: str) -> Any:
     """Return what `text` names; the module if it is only a file. Raises InputError."""
-    from gbnf.errors import suggestion
-    from gbnf_server.system.errors import InputError
-
     target = python_target(text)
     assert target is not None
     place, name = target
@@ -45,9 +46,6 @@ def python_value(text: str) -> Any:
 
 
 def _import_file(file: Path) -> ModuleType:
-    from gbnf.errors import suggestion
-    from gbnf_server.system.errors import InputError
-
     if not file.is_file():
         hint = suggestion(file.name, [each.name for each in file.parent.glob("*.py")])
         raise InputError(f"{file}: there is no such file.{hint}")
@@ -62,10 +60,6 @@ def _import_file(file: Path) -> ModuleType:
 
 def _import(module: str, folder: Path, text: str) -> ModuleType:
     """Import a module, with a folder first on the import path."""
-    from gbnf.errors import suggestion
-    from gbnf.extras import missing_extra
-    from gbnf_server.system.errors import InputError
-
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
