@@ -9,7 +9,6 @@ server does not report, none counts as allowed. Strings that may be anything hav
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -20,7 +19,7 @@ from gbnf.errors import GrammarError
 from gbnf.grammar.alternatives import scalar_alternatives
 from gbnf.grammar.match import MatchState
 from gbnf.partial_json import json_pointer, locate
-from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
+from gbnf_server.llama.token_values import TokenLogprob, ValueProbability, token_range
 
 MAX_ALTERNATIVES = 16
 """The most values of which each is scored."""
@@ -82,11 +81,9 @@ class ReportedTokens:
 
     def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
         """See `ValueScorer`."""
-        low, high = len(self.text[:start].encode()), len(self.text[:end].encode())
-        ends = list(accumulate(len(each.token) for each in self.tokens))
-        first, last = bisect_right(ends, low), bisect_left(ends, high) + 1
-        before = self.text.encode()[: ends[first - 1]] if first else b""
-        return len(before.decode(errors="ignore")), self.tokens[first:last]
+        ends = list(accumulate((len(each.token) for each in self.tokens), initial=0))
+        first, last, begins = token_range(self.text, ends, start, end)
+        return begins, self.tokens[first:last]
 
 
 def _values(grammar: Grammar, text: str) -> Iterator[_Value]:

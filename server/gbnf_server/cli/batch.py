@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,8 +123,6 @@ def _opened(
             facts = source.facts(opened)
             yield opened, facts, concurrency or facts.get("slots", 1)
         return
-    from functools import partial
-
     from gbnf_server.backends.ray_workers import RayWorkers
 
     with RayWorkers(ray, partial(_open_worker, source.absolute()), concurrency) as workers:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gbnf.errors import ManifestError, clip
+from gbnf.errors import ManifestError, SchemaError, clip
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
 from gbnf_server.cli.input_files import (
@@ -122,7 +122,6 @@ def _opened(
     attempts: int = 3,
 ) -> Iterator[Extractor[Any]]:
     """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
-    from gbnf import SchemaError
     from gbnf_server.planner.extraction import Extractor
 
     wanted = read_schema_source(schema)

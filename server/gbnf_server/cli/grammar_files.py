@@ -12,6 +12,7 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
+from gbnf.errors import GrammarSyntaxError
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
 from gbnf_server.cli.output import escape_line, excerpt, plural, say, stderr_console, stdout_console, write
@@ -94,7 +95,6 @@ def fmt(
     \b
     Exit codes: 0 formatted, 1 a file would change, 3 a file has a syntax error or cannot be read.
     """
-    from gbnf import GrammarSyntaxError
     from gbnf.grammar.format import format_grammar
 
     check_one_stdin(*files)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gbnf.errors import SchemaError
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.input_files import (
     SCHEMA_OPTION,
@@ -165,7 +166,6 @@ def _choice(
 
 
 def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice) -> Inspection:
-    from gbnf import SchemaError
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 

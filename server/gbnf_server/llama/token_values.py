@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -20,6 +22,16 @@ class TokenLogprob:
     token: bytes
     logprob: float
     top: tuple[tuple[bytes, float], ...] = ()
+
+
+def token_range(text: str, ends: Sequence[int], start: int, end: int) -> tuple[int, int, int]:
+    """Return the first token of `text[start:end]`, the one after the last, and where the first begins.
+
+    `ends`: 0, and for each token of the text the number of its bytes up to the end of the token.
+    """
+    first = bisect_right(ends, len(text[:start].encode())) - 1
+    last = bisect_left(ends, len(text[:end].encode()))
+    return first, last, len(text.encode()[: ends[first]].decode(errors="ignore"))
 
 
 @dataclass(frozen=True, slots=True)

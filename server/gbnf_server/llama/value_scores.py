@@ -19,7 +19,7 @@ from gbnf_server.llama.decoder import token_logprob
 from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache
 from gbnf_server.llama.native import NativeModel
-from gbnf_server.llama.token_values import TokenLogprob
+from gbnf_server.llama.token_values import TokenLogprob, token_range
 
 _REPORTED = 64  # likeliest tokens at each place
 _TAIL = 4  # characters after a value: the tokenizer may join its end with them
@@ -48,7 +48,7 @@ class AnswerScorer:
 
         None if the tokenizer cannot spell one of them.
         """
-        before = self._tokens_before(start)
+        before, *_ = token_range(self._text, self._ends, start, end)
         rest = self._text.encode()[self._ends[before] :].decode(errors="replace")
         rest = rest[: len(rest) - len(self._text) + start]
         tail = self._text[end : end + _TAIL]
@@ -76,19 +76,12 @@ class AnswerScorer:
 
     def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
         """Return the tokens of `text[start:end]`, and where in the text the first begins."""
-        first, last = self._tokens_before(start), self._tokens_before(end)
-        last += self._ends[last] < len(self._text[:end].encode())
-        begins = len(self._text.encode()[: self._ends[first]].decode(errors="ignore"))
+        first, last, begins = token_range(self._text, self._ends, start, end)
         tokens = self._tokens[first:last]
         logits = self._logits(self._tokens[: last - 1], last - first) if tokens else ()
         return begins, [
             token_logprob(self._model, at, token, _REPORTED) for at, token in zip(logits, tokens, strict=True)
         ]
-
-    def _tokens_before(self, index: int) -> int:
-        """Return how many tokens end at or before an index of the text."""
-        limit = len(self._text[:index].encode())
-        return sum(at <= limit for at in self._ends) - 1
 
     def _evaluate(self, tokens: Sequence[int], count: int) -> list[npt.NDArray[np.float64]]:
         """Return the log-probabilities after the last `count` tokens of prompt and answer."""

@@ -209,11 +209,8 @@ class _Loop(ModelCalls):
     def _still_required(self) -> str:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
         missing = set(self.options.required) - succeeded(self.state.steps)
-        return (
-            f", and these required tools have not succeeded: {', '.join(named(sorted(missing), 'any'))}"
-            if missing
-            else ""
-        )
+        names = ", ".join(named(sorted(missing), "any"))
+        return names and f", and these required tools have not succeeded: {names}"
 
     def _block(self, step: Step, refused: CallRefusedError, offer: OfferedTools) -> Part[Run | None]:
         """Add the refusal to the history; return the finished run if it was one too many in a row.

@@ -165,35 +165,27 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     )
     resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
     can_call = asking or answers or any(offered_args(tool, refers_to) is not None for tool in ready)
-    has_grammar = options.protocol.is_constrained and bool(
-        can_call or not resting
-    )  # a pool of no calls is an error
+    possible = (*ready, *asking, *(ending if answers else ()))
+    grammar = evidence = None
+    if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
+        own = {"ask_user": options.ask_user, "property_order": options.property_order}
+        offered = Offered(limited, answers, steps=refers_to, **own)
+        grammar = options.protocol.constraint(offered)
+        evidence = _evidence(possible, state, options, ends=answers and is_done)
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),
-        (*ready, *asking, *(ending if answers else ())),
+        possible,
         waiting,
         refers_to,
-        options.protocol.constraint(
-            Offered(
-                limited,
-                answers,
-                steps=refers_to,
-                ask_user=options.ask_user,
-                property_order=options.property_order,
-            )
-        )
-        if has_grammar
-        else None,
+        grammar,
         resting,
         tuple(
             canonical({"name": name, "arguments": arguments})
             for name, several in excluded.items()
             for arguments in several
         ),
-        _evidence((*ready, *asking, *(ending if answers else ())), state, options, ends=answers and is_done)
-        if has_grammar
-        else None,
+        evidence,
     )
 
 
