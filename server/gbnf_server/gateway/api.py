@@ -23,6 +23,7 @@ Event: TypeAlias = dict[str, Any]
 
 Kind: TypeAlias = Literal["text", "reasoning", "call"]
 
+_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _LONGEST_WARNING = 2000
 """Characters: clients limit the size of headers."""
 
@@ -174,6 +175,12 @@ class BlockReply(Reply, Generic[_Block]):
     @abstractmethod
     def _finish(self, finished: Finished) -> Iterator[Event]:
         """Yield the events that end the answer, and set its JSON."""
+
+
+def openai_error(error: HttpError) -> dict[str, Any]:
+    """Return the JSON of an error, as both APIs of OpenAI write it."""
+    kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def logprob_json(token: TokenLogprob) -> dict[str, Any]:

@@ -141,12 +141,13 @@ class Extractor(Generic[T]):
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
+        tool = self._target.tool
+        report = compile_pool([tool], property_order="declared").report
         #: What the grammar does not enforce.
-        self.findings = self._target.findings()
+        self.findings = (*tool.findings, *report)
         self._backend = open_model(model, parallel=concurrency)
         folder = mkdtemp(prefix="gbnf-extract-")  # a planner has a workspace
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        tool = self._target.tool
         options = PlannerOptions(
             max_steps=attempts,
             max_blocked=attempts,
@@ -459,8 +460,3 @@ class _Target(Generic[T]):
     def partly_read(self, given: Any) -> Any:
         """Return an unfinished JSON value as the type has it."""
         return given if self.reader is None else self.reader.partial(given)
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Return what the grammar does not enforce. Raises SchemaError if no value satisfies the schema."""
-        report = compile_pool([self.tool], property_order="declared").report
-        return (*self.tool.findings, *report)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf_server.gateway.api import Api
-from gbnf_server.gateway.openai_chat.reply import ChatReply, error_body
+from gbnf_server.gateway.api import Api, openai_error
+from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.gateway.openai_chat.request import parse_body
 
 
@@ -14,7 +14,7 @@ class ChatCompletions(Api):
     """The chat API."""
 
     path = "/v1/chat/completions"
-    error = staticmethod(error_body)
+    error = staticmethod(openai_error)
 
     def parse(self, body: Mapping[str, Any], owner: str = "") -> ChatReply:  # noqa: ARG002 - see Api
         """Read the JSON of a request. Raises HttpError (400)."""

@@ -14,11 +14,9 @@ from typing import Any
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
-from gbnf_server.gateway.api import Reply, logprob_json
+from gbnf_server.gateway.api import Reply, logprob_json, openai_error
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.web.errors import HttpError
-
-_ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class ChatReply(Reply):
@@ -49,7 +47,7 @@ class ChatReply(Reply):
 
     def fail(self, error: HttpError) -> str:
         """Return the event that ends a stream with an error."""
-        return _event(error_body(error))
+        return _event(openai_error(error))
 
     def body(self) -> dict[str, Any]:
         """Return the JSON of the whole answer."""
@@ -85,12 +83,6 @@ class ChatReply(Reply):
 
 
 _CHUNK = "chat.completion.chunk"
-
-
-def error_body(error: HttpError) -> dict[str, Any]:
-    """Return the JSON of an error."""
-    kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
-    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def _event(value: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gbnf_server.gateway.api import Api
+from gbnf_server.gateway.api import Api, openai_error
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
@@ -19,6 +19,7 @@ class Responses(Api):
     """The Responses API. Only the owner of a response reads and deletes it. `store`: see `ResponseStore`."""
 
     path = "/v1/responses"
+    error = staticmethod(openai_error)
 
     def __init__(self, store: str = "") -> None:
         self.store = ResponseStore(store)
@@ -40,11 +41,6 @@ class Responses(Api):
         if not self.store.of(owner).delete(response_id):
             raise _not_found(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
-
-    def error(self, error: HttpError) -> dict[str, Any]:
-        """Return the JSON of an error."""
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
-        return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def _not_found(response_id: str) -> HttpError:
