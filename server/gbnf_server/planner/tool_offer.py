@@ -168,8 +168,13 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
     if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        own = {"ask_user": options.ask_user, "property_order": options.property_order}
-        offered = Offered(limited, answers, steps=refers_to, **own)
+        offered = Offered(
+            limited,
+            answers,
+            steps=refers_to,
+            ask_user=options.ask_user,
+            property_order=options.property_order,
+        )
         grammar = options.protocol.constraint(offered)
         evidence = _evidence(possible, state, options, ends=answers and is_done)
     return OfferedTools(
