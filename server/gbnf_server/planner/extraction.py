@@ -51,7 +51,6 @@ T = TypeVar("T", default=Any)
 Model: TypeAlias = str | Path | Backend | None
 """A GGUF file, "smollm2", the URL of a llama-server, or a backend; by default smollm2."""
 
-_ARGUMENTS = "/arguments"
 _WRAPPED = "value"
 
 
@@ -169,18 +168,18 @@ class Extractor(Generic[T]):
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """Return the value that the text describes. Raises ExtractionError; ValueError for a blank text."""
-        return _checked(self._result(self._planner.run(text, images=images)))
+        return self._result(self._planner.run(text, images=images))
 
     async def aextract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """As `extract`, for an event loop."""
-        return _checked(self._result(await self._planner.arun(text, images=images)))
+        return self._result(await self._planner.arun(text, images=images))
 
     async def astream(self, text: str) -> AsyncGenerator[Any]:
         """Yield partial values as they grow, and last the whole one. Raises ExtractionError.
 
         Of a pydantic model, they are instances that are not validated; fields that are missing are None.
         """
-        written, shown = "", None
+        written, shown, reader = "", None, self._target.reader
         async with aclosing(self._planner.astream(text)) as events:
             async for event in events:
                 match event:
@@ -191,9 +190,9 @@ class Extractor(Generic[T]):
                         given = self._target.partial(written)
                         if given is not None and given != shown:
                             shown = given
-                            yield self._target.partly_read(given)
+                            yield given if reader is None else reader.partial(given)
                     case RunFinished(run=run):
-                        yield _checked(self._result(run)).value
+                        yield self._result(run).value
 
     async def amany(
         self, texts: Iterable[str], log: Path | str | None = None, concurrency: int = 4
@@ -234,8 +233,11 @@ class Extractor(Generic[T]):
         _ = entry["result"]["attempts"]
         return entry["text"], entry["result"]
 
-    def _result(self, run: Run) -> Extraction[T] | ExtractionError:
-        return self._read(self._record(run))
+    def _result(self, run: Run) -> Extraction[T]:
+        result = self._read(self._record(run))
+        if isinstance(result, ExtractionError):
+            raise result
+        return result
 
     def _record(self, run: Run) -> dict[str, Any]:
         """Return what is known of a run, as JSON: the fields of an extraction, or of an error."""
@@ -267,12 +269,6 @@ class Extractor(Generic[T]):
         return Extraction(
             self._target.read(given), given, values, usage, record["seconds"], attempts, self.findings
         )
-
-
-def _checked(result: Extraction[T] | ExtractionError) -> Extraction[T]:
-    if isinstance(result, ExtractionError):
-        raise result
-    return result
 
 
 class Options(TypedDict, total=False):
@@ -435,7 +431,7 @@ class _Target(Generic[T]):
 
     def pointer(self, pointer: str) -> str | None:
         """Return where a part of the call is in the value; None if it is outside."""
-        prefix = _ARGUMENTS + (f"/{_WRAPPED}" if self.is_wrapped else "")
+        prefix = f"/arguments/{_WRAPPED}" if self.is_wrapped else "/arguments"
         return pointer.removeprefix(prefix) if f"{pointer}/".startswith(f"{prefix}/") else None
 
     def read(self, given: Any) -> T:
@@ -456,7 +452,3 @@ class _Target(Generic[T]):
             return self.given(call["arguments"])
         except (ValueError, KeyError, TypeError):
             return None
-
-    def partly_read(self, given: Any) -> Any:
-        """Return an unfinished JSON value as the type has it."""
-        return given if self.reader is None else self.reader.partial(given)
