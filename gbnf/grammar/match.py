@@ -92,7 +92,7 @@ class Matcher:
 
         Without costs, completions are not found; `Network` takes half as long.
         """
-        self._network = Network(rules, with_costs=with_costs)
+        self._root, self._network = rules.root, Network(rules, with_costs=with_costs)
         self._frames: dict[tuple[Node, int, Stack], Frame] = {}
         self._unions: dict[frozenset[Frame | None], Frames] = {}
         self._closures: dict[tuple[Node, Stack], Tops] = {}
@@ -113,7 +113,7 @@ class Matcher:
         """Return the state before the first character, of texts of `rule` (default: the start symbol)."""
         with self._lock:
             self._visits = 0
-            first = self._network.root if rule is None else self._network.rule(rule)
+            first = self._network.rule(self._root if rule is None else rule)
             tops, can_end = self._closure(first, None)
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 

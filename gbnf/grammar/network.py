@@ -122,11 +122,6 @@ class Network:
         self._costs = cheapest_costs(rules) if with_costs else {}
         self._starts: dict[str, Node] = {}
 
-    @property
-    def root(self) -> Node:
-        """The first node of the start symbol."""
-        return self.rule(self._rules.root)
-
     def rule(self, name: str) -> Node:
         """Return the first node of a rule."""
         if name not in self._starts:

@@ -140,12 +140,20 @@ class Flattener:
                 chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
                 is_decided = is_decided and bool(chosen)
                 more += chosen or choice.branches
-            is_decided = is_decided and not ("not" in raw and self._lacks_complement(here.at("not")))
+            if is_decided and "not" in raw:
+                is_decided = not isinstance(self._complement_or_keyword(here.at("not")), str)
             pending.extend(reversed(more))
         return tuple(found), is_decided
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         """Return subschemas whose union is everything that `subschema` forbids. Raises NoComplementError."""
+        known = self._complement_or_keyword(subschema)
+        if isinstance(known, str):
+            raise NoComplementError(known)
+        return known
+
+    def _complement_or_keyword(self, subschema: Subschema) -> tuple[Subschema, ...] | str:
+        """Return the complement of `subschema`, or a keyword in it that has none."""
         subschema = self._document.enter(self.with_own_pointer(subschema))
         known = self._complements.get(subschema)
         if known is None:
@@ -161,16 +169,7 @@ class Flattener:
             finally:
                 self._nesting -= 1
             self._complements[subschema] = known
-        if isinstance(known, str):
-            raise NoComplementError(known)
         return known
-
-    def _lacks_complement(self, subschema: Subschema) -> bool:
-        try:
-            self.complement(subschema)
-        except NoComplementError:
-            return True
-        return False
 
     def obstacle(self, subschema: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """Return a keyword in the complement of `subschema`, or inside it, that has none; else ""."""
@@ -179,10 +178,9 @@ class Flattener:
             return ""
         if len(seen) > _MAX_OBSTACLES:
             return "not"
-        try:
-            branches = self.complement(subschema)
-        except NoComplementError as error:
-            return error.keyword
+        branches = self._complement_or_keyword(subschema)
+        if isinstance(branches, str):
+            return branches
         inner = [one for branch in branches if branch.is_generated for one in (branch, *_parts(branch))]
         negated = [one.at("not") for one in inner if isinstance(one.raw, Mapping) and "not" in one.raw]
         return next(filter(None, (self.obstacle(one, seen | {subschema}) for one in negated)), "")
@@ -203,16 +201,13 @@ class Flattener:
     def _choices(self, subschema: Subschema) -> list[Branching]:
         raw = subschema.raw
         found = self._evaluating_choices(subschema)
-        if "not" in raw:
-            try:
-                branches = self.complement(subschema.at("not"))
-            except NoComplementError as error:
-                reason = f"the complement of {error.keyword!r} has no schema"
-                self._report(f"{subschema.pointer}/not", "not", reason)
-            else:
-                found.append(
-                    Branching(subschema, "not", branches or (Subschema(False, subschema.pointer, None),))
-                )
+        branches = self._complement_or_keyword(subschema.at("not")) if "not" in raw else None
+        if isinstance(branches, str):
+            reason = f"the complement of {branches!r} has no schema"
+            self._report(f"{subschema.pointer}/not", "not", reason)
+        elif branches is not None:
+            nothing = Subschema(False, subschema.pointer, None)
+            found.append(Branching(subschema, "not", branches or (nothing,)))
         return found
 
     def _evaluating_choices(self, subschema: Subschema) -> list[Branching]:

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.document import Document, Subschema
 from gbnf.schema.keywords import KEYWORDS, types_of
+from gbnf.strict_json import map_json
 
 #: Subschemas that must all be satisfied, in the order in which they were found. The empty one
 #: allows every JSON value.
@@ -224,15 +225,12 @@ def value_key(value: Any) -> Hashable:
 
 def whole_numbers(value: Any, below: float = math.inf) -> Any:
     """Return the same JSON value, whole numbers without a fraction if they are `below` this one."""
-    match value:
-        case float() if value.is_integer() and abs(value) < below:
-            return int(value)
-        case list():
-            return [whole_numbers(item, below) for item in value]
-        case dict():
-            return {key: whole_numbers(item, below) for key, item in value.items()}
-        case _:
-            return value
+
+    def whole(scalar: Any) -> Any:
+        is_whole = isinstance(scalar, float) and scalar.is_integer() and abs(scalar) < below
+        return int(scalar) if is_whole else scalar
+
+    return map_json(value, whole)
 
 
 def equality_key(value: Any) -> str:
