@@ -44,12 +44,8 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
 def first_bytes(of: CharClass) -> frozenset[int]:
     """Return the first bytes of the UTF-8 of the class's characters (they increase with the code point)."""
     return frozenset(
-        byte for low, high in matchable(of) for byte in range(_first_byte(low), _first_byte(high) + 1)
+        byte for low, high in matchable(of) for byte in range(chr(low).encode()[0], chr(high).encode()[0] + 1)
     )
-
-
-def _first_byte(code_point: int) -> int:
-    return chr(code_point).encode()[0]
 
 
 _HEX_LENGTH = {"x": 2, "u": 4, "U": 8}

@@ -117,22 +117,6 @@ class _Composite(_Value):
     #: The names of the rules that it refers to, in order, each once; None until `references` is called.
     references: tuple[str, ...] | None
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return (
-            isinstance(other, _Composite)
-            and type(self) is type(other)
-            and hash(self) == hash(other)
-            and self._parts() == other._parts()
-        )
-
-    def __hash__(self) -> int:
-        known = self._hash
-        if known is None:
-            known = self._hash = hash((type(self).__name__, self._parts()))
-        return known
-
 
 class _Items(_Composite):
     __match_args__ = ("items",)
@@ -143,8 +127,6 @@ class _Items(_Composite):
         self._hash = self.references = None
         #: The text of an alternation that many grammars contain.
         self.emitted: str | None = None
-
-    # As for every composite, in fewer steps: nearly all of them are these.
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -186,6 +168,14 @@ class Repeat(_Composite):
         self.minimum: Final = minimum
         self.maximum: Final = maximum
         self._hash = self.references = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Repeat) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self._parts())
+        return self._hash
 
 
 Expr: TypeAlias = Literal | CharClass | TokenTerminal | Seq | Alt | Repeat | Ref

@@ -300,12 +300,11 @@ class GbnfReader:
         name = token.removeprefix("!")
         if not name.startswith("<["):
             return name
-        digits = name[2:-2].lstrip("0") or "0"
-        if len(digits) > len(str(_LAST_TOKEN)) or int(digits) > _LAST_TOKEN:
+        number = _number(name[2:-2], _LAST_TOKEN)
+        if number > _LAST_TOKEN:
             problem = f"{token} is beyond the last token id, {_LAST_TOKEN}"
             self._fail(token, "G015", problem, "Write the token's id.")
-            return 0
-        return int(digits)
+        return number
 
     def _repeat(self, part: _ParsedExpr, suffix: Token, depth: int) -> _ParsedExpr:
         """Read a repetition like `handle_repetitions`: S{m,n} is m copies and n-m symbols, S{m,} a loop."""
@@ -348,8 +347,8 @@ class GbnfReader:
             self._fail(suffix, "G005", f"{suffix!s} is not a repetition", hint)
             return 1, 1
         low, comma, high = found.groups()
-        minimum = _count(low)
-        maximum = None if comma and not high else _count(high or low)
+        minimum = _number(low, MAX_REPETITION)
+        maximum = None if comma and not high else _number(high or low, MAX_REPETITION)
         if max(minimum, maximum or 0) > MAX_REPETITION:
             loosened = "refuses" if minimum > MAX_REPETITION else "silently drops"
             hint = "Leave the upper bound out, as in {2,}, or nest two repetitions in named rules."
@@ -413,10 +412,10 @@ def read_bounds(suffix: str, *, nested: bool) -> re.Match[str] | None:
     return None if not nested and re.search(r"[\r\n]", plain) else _BOUNDS.fullmatch(plain)
 
 
-def _count(digits: str) -> int:
-    """Return the number; one above every bound if it has too many digits."""
+def _number(digits: str, most: int) -> int:
+    """Return the number; for one above `most`, which may have any number of digits, `most + 1`."""
     digits = digits.lstrip("0") or "0"
-    return int(digits) if len(digits) < 10 else MAX_REPETITION + 1
+    return min(int(digits), most + 1) if len(digits) <= len(str(most)) else most + 1
 
 
 def _joined(parts: list[_ParsedExpr], *, is_sequence: bool) -> _ParsedExpr:
