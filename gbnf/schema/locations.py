@@ -67,11 +67,17 @@ class Location:
     def _objects(self) -> list[Object]:
         return [shape for one in self._sets for shape in one.shapes if isinstance(shape, Object)]
 
+    @cached_property
+    def _declared(self) -> dict[str, None]:
+        return dict.fromkeys(chain.from_iterable(shape.properties for shape in self._objects))
+
+    def _may_have(self, name: str) -> bool:
+        return any(shape.child(name) != UNSATISFIABLE for shape in self._objects)
+
     @property
     def names(self) -> Iterator[str]:
         """The declared properties that an object may have."""
-        declared = chain.from_iterable(shape.properties for shape in self._objects)
-        return filter(self.knows, dict.fromkeys(declared))
+        return (name for name in self._declared if self._may_have(name))
 
     @property
     def required(self) -> frozenset[str]:
@@ -79,11 +85,12 @@ class Location:
         return frozenset(name for shape in self._objects for name in shape.required)
 
     def knows(self, name: str) -> bool:
-        """Return whether an object may have a property, declared or not; True if there are no objects."""
+        """Return whether a property is declared, or an object may have it; True if there are no objects."""
         listed = (value for one in self._sets for value in one.values)
         return (
             not self._objects
-            or any(shape.child(name) != UNSATISFIABLE for shape in self._objects)
+            or name in self._declared
+            or self._may_have(name)
             or any(isinstance(value, dict) and name in value for value in listed)
         )
 
