@@ -116,13 +116,13 @@ def bench_(
     if context.invoked_subcommand is not None:
         return
     source = ModelSource(model, server=server, api_key=api_key, threads=threads, lora=lora)
-    source.check()
     if bfcl is None and (category or limit is not None or compile_only):
         raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
     if bfcl is not None and (suite or manifests or runs > 1):
         raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if compile_only and (model is not None or server is not None or configuration):
         raise typer.BadParameter("--compile-only excludes --model, --server and --configuration")
+    source.check()
     from gbnf_bench.bench_output import BenchTask, show
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
     from gbnf_bench.configurations import CONFIGURATIONS, STRATEGIES, named
