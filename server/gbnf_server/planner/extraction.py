@@ -111,7 +111,7 @@ class Extraction(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """The option that the model chose, and the probability of each; of the chosen one only from a server."""
+    """The most probable option, and the probability of each; of the written one only from a server."""
 
     value: T
     probabilities: dict[T, float]
@@ -366,9 +366,8 @@ class _Chooser(Extractor[T]):
         if known is None:
             return Choice(extraction.value, {})
         shares = known.alternatives or ((json.dumps(extraction.json), known.probability),)
-        return Choice(
-            extraction.value, {self._target.read(json.loads(each)): share for each, share in shares}
-        )
+        probabilities = {self._target.read(json.loads(each)): share for each, share in shares}
+        return Choice(next(iter(probabilities)), probabilities)
 
 
 def _chooser(choices: Any, question: str, options: Options) -> _Chooser[Any]:
