@@ -23,7 +23,8 @@ from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 from isolation import Finished, isolated
 from tables import new_table
 

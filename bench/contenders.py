@@ -16,7 +16,8 @@ from llama_cpp.llama_grammar import json_schema_to_gbnf
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 
 #: Takes a text and says whether it is in the language.
 Judge = Callable[[str], bool]

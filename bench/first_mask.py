@@ -35,7 +35,8 @@ import typer
 from contenders import CONTENDERS, open_model
 from corpus import shared_path, vocabulary_path
 from gbnf import compile_pool, load_tools
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.model_files import has_smollm2, smollm2_path
 from gbnf_server.system.part_cache import use_disk_cache
 from ranking import request_set

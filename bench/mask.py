@@ -35,7 +35,8 @@ from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import load_manifests
 from gbnf.tools.tool import offered_args
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.folders import manifests_path
 from tables import new_table
 

@@ -48,7 +48,8 @@ from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.grammar_engines import LlamaCppConstraint
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 from ranking import DEVELOPMENT, HELD_OUT, pool_of
 from scripted import Shape, write_model
 from tables import leaderboard_data

@@ -1,4 +1,4 @@
-"""How do I let a model write in a form of my own, which is no JSON?
+"""How do I let a model write in a form of my own, that is not JSON?
 
 pip install 'gbnf-toolkit[smollm2]' && python examples/own_grammar.py
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -30,11 +29,6 @@ class JsonPosition:
     keys: tuple[str, ...] = ()
     index: int | None = None
     scalars: tuple[tuple[tuple[str | int, ...], str, int], ...] = ()
-
-    @property
-    def pointer(self) -> str:
-        """The path as a JSON Pointer."""
-        return json_pointer(self.path)
 
 
 @dataclass(slots=True)
@@ -89,11 +83,6 @@ def locate(text: str) -> JsonPosition:
                     scalars.append((tuple(level.step for level in levels), piece, found.start()))
                 where = "after" if levels else "end"
     return located(where, len(text))
-
-
-def json_pointer(path: Iterable[str | int]) -> str:
-    """Return a path as a JSON Pointer."""
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
 def after_scalar(position: JsonPosition) -> JsonPosition:

@@ -16,7 +16,7 @@ from gbnf.dialects import xgrammar_text
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.analysis import token_terminals
 from gbnf.grammar.emit import emit
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Confined, Finished
 from support.grammars import LETTERS, grammars, quick

@@ -18,7 +18,8 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.errors import GrammarError
 from gbnf.grammar.alternatives import scalar_alternatives
 from gbnf.grammar.match import MatchState
-from gbnf.partial_json import json_pointer, locate
+from gbnf.partial_json import locate
+from gbnf.schema.keywords import path_pointer
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability, token_range
 
 MAX_ALTERNATIVES = 16
@@ -39,12 +40,11 @@ class ValueScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value where the grammar left a choice: `text[start:end]`, after which the grammar is in `state`."""
+    """A value where the grammar left a choice: `text[start:end]`."""
 
     pointer: str
     start: int
     end: int
-    before: MatchState
     alternatives: tuple[str, ...] | None
 
 
@@ -102,7 +102,7 @@ def _values(grammar: Grammar, text: str) -> Iterator[_Value]:
             at = start
             alternatives = scalar_alternatives(state, MAX_ALTERNATIVES)
             if alternatives is None or len(alternatives) > 1:
-                yield _Value(json_pointer(path), start, start + len(written), state, alternatives)
+                yield _Value(path_pointer(path), start, start + len(written), alternatives)
     except GrammarError:
         return
 

@@ -40,7 +40,7 @@ def python_value(text: str) -> Any:
         if not hasattr(value, part):
             public = [each for each in dir(value) if not each.startswith("_")]
             hint = suggestion(part, public) or f" It has {', '.join(public[:20]) or 'no public names'}."
-            raise InputError(f"{text}: there is no {part!r} in {place}.{hint}")
+            raise InputError(f"{text}: {place} has no {part!r}.{hint}")
         value = getattr(value, part)
     return value
 
@@ -48,7 +48,7 @@ def python_value(text: str) -> Any:
 def _import_file(file: Path) -> ModuleType:
     if not file.is_file():
         hint = suggestion(file.name, [each.name for each in file.parent.glob("*.py")])
-        raise InputError(f"{file}: there is no such file.{hint}")
+        raise InputError(f"{file} does not exist.{hint}")
     folder, module = file.resolve().parent, file.stem
     while (folder / "__init__.py").is_file() and folder.name:
         folder, module = folder.parent, f"{folder.name}.{module}"
@@ -72,7 +72,7 @@ def _import(module: str, folder: Path, text: str) -> ModuleType:
             places = getattr(sys.modules.get(parent), "__path__", [str(folder)])
             hint = suggestion(missing, [parent + dot + each.name for each in pkgutil.iter_modules(places)])
             raise InputError(
-                f"{text}: there is no module {missing!r}, neither in {folder} nor installed.{hint}"
+                f"{text}: the module {missing!r} is neither in {folder} nor installed.{hint}"
             ) from None
         if isinstance(error, ImportError) and (extra := missing_extra(error)):
             raise extra from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gbnf.errors import clip
 from gbnf.grammar.match import MatchState
 from gbnf.partial_json import JsonPosition, after_scalar, locate
+from gbnf.schema.keywords import path_pointer
 from gbnf.tool_formats import (
     ArgumentsDelta,
     CallEnded,
@@ -119,7 +120,7 @@ class JsonExpectations:
         if not self._options and not self._others:
             self._options, others = branches(self._state)
             self._others = [others] if others else []
-        where = f"{self._prefix}{self._position.pointer}" or "the top level"
+        where = f"{self._prefix}{path_pointer(self._position.path)}" or "the top level"
         is_listed = {option.label for option in self._options} <= {*self._declared.values, "]"}
         is_value = self._position.where in ("value", "inside") and (self._others or not is_listed)
         types = self._declared.types if is_value else ""

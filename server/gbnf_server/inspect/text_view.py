@@ -22,6 +22,7 @@ from gbnf.grammar.match import Match, MatchState
 from gbnf.partial_json import JsonPosition, locate
 from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
+from gbnf.schema.keywords import path_pointer
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
@@ -218,7 +219,7 @@ class TextChecker:
                 position = locate(call.arguments)
                 if call.arguments and position.where in ("value", "inside"):
                     types = self._declared_at(_JsonText("", 0, "", call.name), position).types
-                    where = f"at /arguments{position.pointer}{types and f' ({types})'}"
+                    where = f"at /arguments{path_pointer(position.path)}{types and f' ({types})'}"
                     outside = replace(outside, following=f"{outside.following} {where}")
                 return None, outside
             json_text = _JsonText(accepted[call.json_at :], call.json_at, "/arguments", call.name)

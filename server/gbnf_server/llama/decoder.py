@@ -313,8 +313,7 @@ class TraceRecorder:
         self, logits: npt.NDArray[np.float32], budget: TokenBudget | None, guard: RepetitionGuard | None
     ) -> TracedToken:
         """Return what is known before a token is sampled; `sampled` completes it."""
-        values = np.exp(logits.astype(np.float64) - float(logits.max()))
-        probabilities = values / values.sum()
+        probabilities = np.exp(log_probabilities(logits))
         allowed = np.ones(len(logits), dtype=np.bool_)
         if self._constraint is not None:
             seconds = self._constraint.seconds
@@ -357,13 +356,19 @@ class TraceRecorder:
         return replace(token, at_s=time.perf_counter() - self._started, left=left)
 
 
+def log_probabilities(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return the log-probability of each token."""
+    values = logits.astype(np.float64)
+    values -= values.max()
+    values -= np.log(np.exp(values).sum())
+    return values
+
+
 def token_logprob(
     model: NativeModel, logits: npt.NDArray[np.floating], token: int, count: int
 ) -> TokenLogprob:
     """Return the log-probability of a token, and of the `count` likeliest."""
-    values = logits.astype(np.float64)
-    values -= values.max()
-    values -= np.log(np.exp(values).sum())
+    values = log_probabilities(logits)
     top = np.argsort(-values, kind="stable")[:count] if count else ()
     others = tuple((model.piece(int(each)), float(values[each])) for each in top)
     return TokenLogprob(model.piece(token), float(values[token]), others)

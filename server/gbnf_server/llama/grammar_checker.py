@@ -17,8 +17,8 @@ from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
-from gbnf_server.llama.native import NativeGrammar, NativeModel
-from gbnf_server.llama.token_terminals import native_grammar
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar, native_grammar
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 
 

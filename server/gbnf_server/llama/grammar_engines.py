@@ -11,8 +11,8 @@ from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
 from gbnf.grammar.code_points import first_bytes
 from gbnf_server.llama.constraint import Constraint, GrammarEngine, TokenIds, TokenMask, timed
-from gbnf_server.llama.native import NativeGrammar, NativeModel
-from gbnf_server.llama.token_terminals import native_grammar, token_ids
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar, native_grammar, token_ids
 from gbnf_server.system.errors import BackendError, GrammarRefusedError, SetupError
 
 GrammarEngineName = Literal["llama.cpp", "llguidance"]

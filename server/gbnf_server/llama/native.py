@@ -1,42 +1,30 @@
-"""llama.cpp's models and grammars through ctypes, where a wrong call would crash the process.
+"""llama.cpp's models through ctypes, where a wrong call would crash the process.
 
-`NativeModel` has weights or just a vocabulary; `NativeGrammar` is a parsed grammar and its state in a text.
-Invariants:
-
-- The engine never gets a grammar that is empty (it would constrain nothing), contains NUL (the rest would be
-  ignored) or is not UTF-8; `grammar_limits.guard_grammar` does all other checks.
-- `NativeGrammar.accept` is called only with a token that `allows` has just allowed, and never with an
-  end-of-generation token: the engine aborts the process otherwise.
-- The engine's messages go to the logger `gbnf_server.llama.bindings`, never to the terminal.
-
-A `NativeModel` may be used by several threads at once, a `NativeGrammar` by one at a time.
+`NativeModel` has weights or just a vocabulary, and may be used by several threads at once. The engine's
+messages go to the logger `gbnf_server.llama.bindings`, never to the terminal.
 """
 
 from __future__ import annotations
 
-import codecs
 import ctypes
 import os
 import re
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
-from gbnf.errors import line_and_column
-from gbnf.grammar.match import MatchState
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cpu_support import model_params
-from gbnf_server.llama.process_globals import capture_log_errors, capture_stderr, initialize_engine
+from gbnf_server.llama.process_globals import capture_log_errors, initialize_engine
 from gbnf_server.system.cpu_cores import usable_cores
-from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
+from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_files import check_gguf
 
 _LONGEST_DEFAULT_CONTEXT = 8192  # tokens: for 128k the KV cache would take gigabytes
@@ -354,117 +342,6 @@ class Speller:
         return tokens
 
 
-@dataclass(frozen=True, slots=True)
-class TokenState:
-    """The state of our automaton after the tokens of a grammar with token terminals (see `token_terminals`).
-
-    `marks`: the character that stands for each of them, its token, and whether it is negated. `incomplete`:
-    the bytes of a character that has not ended.
-    """
-
-    model: NativeModel
-    marks: tuple[tuple[str, int, bool], ...]
-    state: MatchState
-    incomplete: bytes = b""
-
-    @property
-    def control_texts(self) -> frozenset[str]:
-        """The texts of their tokens."""
-        return frozenset(self.model.token_text(token) for _, token, _ in self.marks) - {""}
-
-    def takes(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return for each token whether it may come next, if the engine allows it."""
-        found = np.isin(tokens, list(self.model.end_tokens))
-        for mark, one, negated in self.marks:
-            if self.state.advance(mark) is not None:
-                found |= (tokens == one) != negated
-        for index in np.flatnonzero(~found):
-            found[index] = self.state.advance(self._read(int(tokens[index]))[0]) is not None
-        return found
-
-    def after(self, token: int) -> TokenState | None:
-        """Return the state after a token."""
-        text, incomplete = self._read(token)
-        marks = [mark for mark, one, negated in self.marks if (one == token) != negated]
-        state = self.state.after_any([text, *marks])
-        return None if state is None else replace(self, state=state, incomplete=incomplete)
-
-    def _read(self, token: int) -> tuple[str, bytes]:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        return decoder.decode(self.incomplete + self.model.piece(token)), decoder.getstate()[0]
-
-
-class NativeGrammar:
-    """A grammar of the engine, and its state in a text. `tokens`: None without token terminals."""
-
-    def __init__(self, model: NativeModel, sampler: Any, tokens: TokenState | None = None) -> None:
-        self._model, self._sampler, self.tokens = model, sampler, tokens
-        self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
-        self._one = (llama_cpp.llama_token_data * 1)()
-        self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
-
-    @staticmethod
-    def parse(model: NativeModel, gbnf: str, tokens: TokenState | None = None) -> NativeGrammar:
-        """Parse a grammar. Raises GrammarRefusedError with llama.cpp's reason."""
-        if not gbnf.strip():
-            raise GrammarRefusedError("it is empty. Give at least the rule 'root'.")
-        if "\0" in gbnf:
-            raise GrammarRefusedError("it holds a NUL character, at which the engine would stop reading.")
-        try:
-            raw = gbnf.encode()
-        except UnicodeEncodeError as error:
-            raise GrammarRefusedError(f"it is not Unicode text: {error.reason} at {error.start}.") from None
-        with capture_log_errors() as logged, capture_stderr() as printed:
-            sampler = llama_cpp.llama_sampler_init_grammar(model.vocabulary, raw, b"root")
-        if not sampler:
-            raise GrammarRefusedError(_reason("".join(printed), logged, gbnf))
-        return NativeGrammar(model, sampler, tokens)
-
-    def clone(self) -> NativeGrammar:
-        """Return a copy in the same state, without parsing again."""
-        return NativeGrammar(self._model, llama_cpp.llama_sampler_clone(self._sampler), self.tokens)
-
-    def allows(self, token: int) -> bool:
-        """Return whether the token may come next (one that ends the generation: whether the text may end)."""
-        entry, array = self._one[0], self._array
-        entry.id, entry.logit, entry.p = token, 0.0, 0.0
-        array.size, array.selected, array.sorted = 1, -1, False
-        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        allows = bool(self._one[0].logit == 0.0)
-        return allows and (self.tokens is None or bool(self.tokens.takes(np.array([token]))[0]))
-
-    def accept(self, token: int) -> None:
-        """Advance by a token that `allows` has just allowed, and that does not end the generation."""
-        if self.tokens is not None:
-            self.tokens = self.tokens.after(token)
-        llama_cpp.llama_sampler_accept(self._sampler, token)
-
-    def allowed(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return `allows` for each token, in one call."""
-        entries = np.zeros(len(tokens), dtype=_TOKEN_DATA)
-        entries["id"] = tokens
-        array = llama_cpp.llama_token_data_array(
-            data=entries.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data)),
-            size=len(tokens),
-            selected=-1,
-            sorted=False,
-        )
-        llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        found = np.asarray(entries["logit"] == 0.0)
-        if self.tokens is not None:
-            found[found] = self.tokens.takes(tokens[found])
-        return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-
-_TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
 def _read_string(read: Any, model: Any, index: int) -> str:
     """Return the text of a llama.cpp function of the form (model, index, buffer, size) -> length."""
     capacity = 256
@@ -474,22 +351,6 @@ def _read_string(read: Any, model: Any, index: int) -> str:
         if size < capacity:
             return buffer.value.decode(errors="replace")
         capacity = size + 1
-
-
-def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
-    """Return llama.cpp's reason for refusing a grammar, with the location of the error."""
-    _, found, reason = printed.partition("error parsing grammar: ")
-    if not found:
-        last = logged[-1] if logged else "llama.cpp gave no reason"
-        return last.partition(": ")[2].strip() or last.strip()
-    reason = reason.removesuffix(f"\n\n{gbnf}\n")
-    what, at, rest = reason.partition(" at ")
-    if not at or not gbnf.endswith(rest):
-        return reason.strip()
-    position = len(gbnf) - len(rest)
-    line, column = line_and_column(gbnf, position)
-    near = f"before {rest[:40]!r}" if rest else "at the end"
-    return f"{what} in line {line}, column {column}, {near}"
 
 
 def _short_runs(text: str) -> list[str]:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from gbnf.tools.evidence import Evidence
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.decoder import token_logprob
+from gbnf_server.llama.decoder import log_probabilities, token_logprob
 from gbnf_server.llama.evidence_bias import EvidenceBias
-from gbnf_server.llama.kv_cache import CachedSequence, KVCache
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.token_values import TokenLogprob, token_range
 
@@ -48,10 +48,10 @@ class AnswerScorer:
 
         None if the tokenizer cannot spell one of them.
         """
-        before, *_ = token_range(self._text, self._ends, start, end)
-        rest = self._text.encode()[self._ends[before] :].decode(errors="replace")
-        rest = rest[: len(rest) - len(self._text) + start]
-        tail = self._text[end : end + _TAIL]
+        before, _, begins = token_range(self._text, self._ends, start, end)
+        if len(self._text[:begins].encode()) < self._ends[before]:
+            return None  # the token before ends inside of a character
+        rest, tail = self._text[begins:start], self._text[end : end + _TAIL]
         spelled: list[list[int]] = []
         for text in alternatives:
             tokens = self._model.tokenize_exactly(rest + text + tail)
@@ -85,13 +85,9 @@ class AnswerScorer:
 
     def _evaluate(self, tokens: Sequence[int], count: int) -> list[npt.NDArray[np.float64]]:
         """Return the log-probabilities after the last `count` tokens of prompt and answer."""
-        found = []
-        for logits in self._logits(tokens, count):
-            values = logits - logits.max()
-            found.append(values - np.log(np.exp(values).sum()))
-        return found
+        return [log_probabilities(logits) for logits in self._logits(tokens, count)]
 
-    def _logits(self, tokens: Sequence[int], count: int) -> Iterator[npt.NDArray[np.float64]]:
+    def _logits(self, tokens: Sequence[int], count: int) -> Iterator[Logits]:
         """Yield the logits after the last `count` of these tokens, with the bonus of the evidence."""
         whole = [*self._prompt, *tokens]
         cached = self._sequence.cached_tokens
@@ -104,4 +100,4 @@ class AnswerScorer:
                 bias = EvidenceBias(self._model, self._evidence)
                 bias.accept(b"".join(map(self._model.piece, tokens[:index])).decode(errors="replace"))
                 logits = bias.biased(logits)  # noqa: PLW2901
-            yield logits.astype(np.float64)
+            yield logits

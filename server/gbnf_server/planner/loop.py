@@ -248,7 +248,8 @@ class _Loop(ModelCalls):
             if field != "arguments" or not path or not value.alternatives:
                 left.append(value)
                 continue
-            known = {str(each): each for each in (json.loads(text) for text, _ in value.alternatives)}
+            given = {text: json.loads(text) for text, _ in value.alternatives}
+            known = {each if isinstance(each, str) else text: each for text, each in given.items()}
             question = f"{accepted.tool.name}: which {'/'.join(path)}?"
             try:
                 answer = yield from self._waiting(AskPerson(question, tuple(known)))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter, ValidationError
 
 from gbnf.errors import clip
+from gbnf.schema.keywords import path_pointer
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, StepOffer, TextWritten, event_name
 from gbnf_server.planner.recording import INTERRUPTED, RecordedCall, join_lines
@@ -245,7 +246,7 @@ def read_events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> tup
         path = ("events", index) if in_list else ()
         name = row.get("event") if isinstance(row, dict) else row
         if not isinstance(name, str) or name not in kinds:
-            raise RunFileError(f"{where}, {_pointer(path)}: {_shown(name)} is no event. {_HINT}")
+            raise RunFileError(f"{where}, {path_pointer(path) or '/'}: {_shown(name)} is no event. {_HINT}")
         found.append(_read(kinds[name], row, where, path))
     return tuple(found)
 
@@ -263,11 +264,9 @@ def _read(kind: type[_Value], value: Any, where: str, path: tuple[int | str, ...
         inside = [step for step in first["loc"] if step != "function-before"]
         message = first["msg"].removeprefix("Value error, ")
         got = "" if first["type"] == "missing" else f", got {_shown(first['input'])}"
-        raise RunFileError(f"{where}, {_pointer((*path, *inside))}: {message}{got}. {_HINT}") from None
-
-
-def _pointer(path: Sequence[int | str]) -> str:
-    return "".join(f"/{step}" for step in path) or "/"
+        raise RunFileError(
+            f"{where}, {path_pointer((*path, *inside)) or '/'}: {message}{got}. {_HINT}"
+        ) from None
 
 
 def _shown(value: Any) -> str:

@@ -12,7 +12,7 @@ from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.format import WIDTH, format_grammar
 from gbnf.grammar.parse import parse_gbnf, read_gbnf, tokens_of
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from support.effort import scaled
 from support.grammars import grammars
 from support.hostile_grammars import HOSTILE, hostile_grammar

@@ -15,7 +15,7 @@ from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import Rules
 from gbnf.grammar.lint import LINT_RULES, apply_fixes, lint
 from gbnf.grammar.parse import parse_gbnf
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Confined, Finished
 from support.effort import scaled

@@ -7,7 +7,7 @@ import pytest
 from gbnf.errors import GrammarSyntaxError
 from gbnf.grammar.match import Matcher
 from gbnf.grammar.parse import parse_gbnf
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError
 from support.oracle import engine
 

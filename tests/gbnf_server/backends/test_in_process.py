@@ -24,7 +24,7 @@ from gbnf_server.backends.in_process import InProcess, _Pieces
 from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.errors import BackendError, ContextOverflowError, GrammarRefusedError, ModelLoadError
 from support.backends import ASK, acomplete, prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model

@@ -155,7 +155,7 @@ def test_the_configuration_names_files_relative_to_itself(
     monkeypatch.setenv("GBNF_CONFIG", str(folder / "gbnf.toml"))
     monkeypatch.chdir(folder / "kit")
     assert [row["name"] for row in json.loads(gbnf("manifests", "--json").out)] == ["weather"]
-    assert "there is no module 'nowhere'" in gbnf("compile").err
+    assert "the module 'nowhere' is neither" in gbnf("compile").err
 
 
 FAILING = {
@@ -173,13 +173,13 @@ FAILING = {
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_code:f", "there is no module 'no_code', neither in {} nor installed."),
+        ("no_code:f", "the module 'no_code' is neither in {} nor installed."),
         ("wether_code:f", "Did you mean 'weather_code'?"),
-        ("kit.inner.own_:f", "there is no module 'kit.inner.own_', neither in {} nor installed. Did"),
-        ("weather_code:whether", "there is no 'whether' in weather_code. Did you mean 'weather'?"),
+        ("kit.inner.own_:f", "the module 'kit.inner.own_' is neither in {} nor installed. Did"),
+        ("weather_code:whether", "weather_code has no 'whether'. Did you mean 'weather'?"),
         ("weather_code.py:Q", "It has Address, BaseModel, Literal"),
         ("kit:f", "It has no public names."),
-        ("wether_code.py", "there is no such file. Did you mean 'weather_code.py'?"),
+        ("wether_code.py", "does not exist. Did you mean 'weather_code.py'?"),
         ("raising:f", "ValueError: invalid literal for int() with base 10: 'x' ({}/raising.py, line 4)"),
         ("wrong.py", "SyntaxError: invalid syntax (wrong.py, line 3)"),
         ("needing.py", "ModuleNotFoundError: No module named 'no_such_package' ({}/needing.py, line 1)"),
@@ -206,7 +206,7 @@ def test_what_cannot_be_a_tool(gbnf: Gbnf, folder: Path, name: str, message: str
         ("weather_code:weather", "it is a function, not a type. Use --tools."),
         ("weather_code:dataclasses.dataclass", "it is a function, not a type"),
         ("subprocess:Popen", "subprocess:Popen: <class 'subprocess.Popen'> has no JSON Schema"),
-        ("weather_code:Person.age", "there is no 'age' in weather_code."),
+        ("weather_code:Person.age", "weather_code has no 'age'."),
     ],
 )
 def test_what_is_no_schema(gbnf: Gbnf, folder: Path, name: str, message: str) -> None:

@@ -14,7 +14,7 @@ from gbnf import Grammar
 from gbnf.grammar.ir import Ref, Rules
 from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker
 from gbnf_server.llama.grammar_limits import MOST_RULES
-from gbnf_server.llama.native import NativeGrammar
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
 from support.effort import scaled
 from support.models import make_model

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gbnf import Grammar
 from gbnf_server.llama.constraint import Constraint, GrammarEngine, Utf8Decoder
 from gbnf_server.llama.grammar_engines import LlamaCppConstraint, grammar_engine
-from gbnf_server.llama.native import NativeGrammar, NativeModel
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.llama.sampler import Sampler, Truncation
 from support.effort import scaled
 

@@ -19,7 +19,7 @@ from gbnf.grammar.parse import parse_gbnf
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.grammar_engines import grammar_engine
-from gbnf_server.llama.token_terminals import native_grammar
+from gbnf_server.llama.native_grammar import native_grammar
 from gbnf_server.system.errors import GrammarRefusedError
 from support.effort import scaled
 from support.grammars import grammars
