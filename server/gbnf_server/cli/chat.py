@@ -17,6 +17,7 @@ from gbnf_server.cli.default_model import choose_model
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     ApproveAllOption,
+    ConfirmBelowOption,
     ModelSource,
     OutputOptions,
     QuietOption,
@@ -49,6 +50,7 @@ def chat(
     sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
+    confirm_below: ConfirmBelowOption = 0.0,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
     limits: RunLimits,
@@ -71,7 +73,7 @@ def chat(
     from gbnf_server.executors import Context, Workspace
     from gbnf_server.planner import Planner
 
-    options = limits.planner_options(sampling)
+    options = limits.planner_options(sampling, confirm_below=confirm_below)
     console = stderr_console()
     output = OutputOptions(stream=True, quiet=quiet, verbose=verbose, hints=False)
     with sources.open(verbose=verbose) as loaded:

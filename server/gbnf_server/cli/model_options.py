@@ -74,6 +74,16 @@ ApproveAllOption: TypeAlias = Annotated[
     bool, typer.Option("--yes", "-y", help="Approve every call that requires approval.")
 ]
 
+ConfirmBelowOption: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="P",
+        help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
+    ),
+]
+
 # Options of a run, and of its output.
 StyleOption: TypeAlias = Annotated[
     Literal["minimal", "default", "skeleton", "placeholder", "verbose"] | None,
@@ -170,15 +180,7 @@ class PlanningOptions(RunLimits):
         bool,
         typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
     ] = False
-    confirm_below: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="P",
-            help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
-        ),
-    ] = 0.0
+    confirm_below: ConfirmBelowOption = 0.0
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""

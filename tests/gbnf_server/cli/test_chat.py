@@ -145,3 +145,16 @@ def test_at_a_terminal_ctrl_c_ends_a_request_and_the_conversation_goes_on(tmp_pa
         assert terminal.process.wait(120) == ExitCode.SUCCESS
     [(_, body)] = [(path, body) for path, body in script.asked if path == "/completion"]
     assert "ask_user" in json.dumps(body["grammar"])  # there is a person to ask
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["chat", "run", "batch"])
+def test_an_uncertain_call_is_not_executed_without_a_person(gbnf: Gbnf, tmp_path: Path, command: str) -> None:
+    work, asked = tmp_path / "work", "create a folder trips"
+    (tmp_path / "asked.jsonl").write_text(json.dumps(asked))
+    requests: dict[str, list[object]] = {"run": [asked], "batch": [tmp_path / "asked.jsonl"]}
+    given = requests.get(command, [])
+    for limit, is_made in ((1, False), (0, True)):
+        gbnf(command, *given, "--workspace", work, "--confirm-below", limit, stdin=asked)
+        assert (work / "trips").exists() == is_made
+        (tmp_path / "asked.results.jsonl.log").unlink(missing_ok=True)
