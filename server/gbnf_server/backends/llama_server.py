@@ -226,10 +226,8 @@ class LlamaServer(HttpBackend):
             body |= {"top_k": request.top_k, "top_p": request.top_p, "min_p": request.min_p}
         if request.stop:
             body["stop"] = list(request.stop)
-        if request.reported_logprobs is not None:
-            body["n_probs"] = max(
-                request.reported_logprobs, 1
-            )  # 0 returns none, not even those of the answer
+        if (count := request.reported_logprobs) is not None:
+            body["n_probs"] = max(count, 1)  # 0 returns none, not even those of the answer
         if grammar is not None:
             body["grammar"] = str(grammar)
         preserved = _preserved_tokens(request, properties)
