@@ -1,6 +1,6 @@
 """Are the calls in a model's own format valid: llama-server's `tools`, and our grammar on the same server?
 
-    python bench/native.py                      # every chat template of llama.cpp (tests/support/llama_source.py)
+    python bench/native.py                      # every chat template of llama.cpp
     python bench/native.py --templates DIR --only Qwen3-Coder --seeds 3 --json out.json
     python bench/native.py --orders             # no server: is every order of arguments accepted and read?
 
