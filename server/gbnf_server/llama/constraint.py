@@ -81,6 +81,12 @@ class Utf8Decoder:
         # surrogates are not UTF-8, but the decoder refuses them only at the third byte
         return not (incomplete[:1] == b"\xed" and incomplete[1:2] > b"\x9f")
 
+    def accepted(self, tokens: TokenIds, allowed: TokenMask) -> TokenMask:
+        """Return for each token whether it is allowed, and `accepts` it."""
+        for index in np.flatnonzero(allowed):
+            allowed[index] = self.accepts(int(tokens[index]))
+        return allowed
+
     def decode(self, token: int) -> str:
         """Advance by a token that `accepts` has accepted; return the characters that it completes."""
         text, self.incomplete_bytes = decode_prefix(self.incomplete_bytes + self._model.piece(token))

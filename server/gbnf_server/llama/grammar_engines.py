@@ -52,9 +52,7 @@ class LlamaCppConstraint(Constraint):
         for first in range(0, len(tokens), _PART):
             self.stop.begin(_STEP)
             found[first : first + _PART] = self._grammar.allowed(tokens[first : first + _PART])
-        for index in np.flatnonzero(found):
-            found[index] = self._utf8.accepts(int(tokens[index]))
-        return found
+        return self._utf8.accepted(tokens, found)
 
     @timed
     def accept(self, token: int) -> None:
@@ -137,13 +135,14 @@ class LlguidanceConstraint(Constraint):
 
     @timed
     def candidates(self) -> TokenIds:
-        """Return the allowed tokens; see `Constraint`."""
+        """Return a superset of the allowed tokens; see `Constraint`."""
         return np.flatnonzero(self._mask())
 
     @timed
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
-        return np.asarray(self._mask()[tokens])
+        # a negated token terminal is also any byte
+        return self._utf8.accepted(tokens, np.array(self._mask()[tokens]))
 
     @timed
     def accept(self, token: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,6 +123,17 @@ def test_a_token_that_the_vocabulary_lacks_is_named(gbnf: str, words: str, name:
     with pytest.raises(GrammarRefusedError) as caught:
         grammar_engine(name, MODEL).constraint(Grammar.parse(gbnf))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["llama.cpp", "llguidance"])
+def test_a_negated_token_is_no_half_character(name: Any) -> None:
+    if name == "llguidance":
+        pytest.importorskip("llguidance")
+    constraint = grammar_engine(name, MODEL).constraint(Grammar.parse("root ::= !<|tool|>"))
+    halves = [token for token in range(MODEL.size) if MODEL.piece(token)[:1] == b"\xab"]
+    assert halves
+    assert not constraint.allowed(np.array(halves)).any()
+    assert not any(map(constraint.allows, halves))
 
 
 def test_a_negated_end_is_no_restriction() -> None:
