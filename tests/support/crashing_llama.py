@@ -69,8 +69,8 @@ def crashing_environment(folder: Path, *, always: bool = False) -> Mapping[str, 
     return {**os.environ, "LD_PRELOAD": str(library), "GBNF_CACHE": str(folder / "cache")}
 
 
-def crashing_server(folder: Path, real: Path) -> Path:
-    """Write a llama-server that is killed by SIGSEGV unless repacking is disabled."""
+def crashing_server(folder: Path, real: str) -> Path:
+    """Write a llama-server, around the command of a real one, that is killed by SIGSEGV unless repacking is disabled."""
     script = folder / "llama-server"
     script.write_text(
         "#!/bin/sh\n"

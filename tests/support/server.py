@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shlex
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ import pytest
 from gbnf_server.llama import api_keys
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.system.errors import SetupError
 from support.models import make_model
 
 CONTEXT = 512
@@ -43,12 +45,12 @@ def rare_port() -> int:
             return port
 
 
-def require_llama_server() -> Path:
-    """The path of a llama-server; skips where there is none."""
-    binary = build.find_llama_server()
-    if binary is None:
-        pytest.skip("there is no llama-server: run `gbnf server install`, or set GBNF_LLAMA_SERVER")
-    return binary
+def require_llama_server() -> str:
+    """The command of a llama-server; skips where there is none, not even a prebuilt one."""
+    try:
+        return shlex.join(build.server_command())
+    except SetupError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

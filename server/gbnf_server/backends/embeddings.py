@@ -11,6 +11,7 @@ request.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,18 +24,18 @@ from gbnf.tools import Tool
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.wire import read_object
 from gbnf_server.llama.bindings import llama_cpp
-from gbnf_server.llama.native import default_threads
-from gbnf_server.llama.process_globals import initialize_engine, patch_default_model_params
+from gbnf_server.llama.native import NativeModel, default_threads
 from gbnf_server.system.addresses import llama_server_url
 from gbnf_server.system.errors import BackendError, ModelLoadError, ServerResponseError
 from gbnf_server.system.event_loop import shared_loop
-from gbnf_server.system.model_files import check_gguf
 
 Embed: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns a vector for each text, all of the same length. Raises BackendError."""
 
 _BATCH: Final = 16
 """Texts of one request to a server. Its answer takes less than the 4 MB that are allowed for any."""
+
+_UNSPECIFIED, _NO_POOLING, _MEAN = -1, 0, 1  # llama.h, enum llama_pooling_type
 
 _LONGEST: Final = 1200
 """Characters of a text: many embedding models take 512 tokens, and servers refuse longer texts."""
@@ -139,31 +140,45 @@ class ModelEmbeddings:
 
     def __init__(self, path: Path | str, *, context_length: int = 512) -> None:
         """Load the model. Raises ModelLoadError if the file is missing or llama.cpp cannot use it."""
-        path = Path(path)
-        check_gguf(path)
-        initialize_engine()
-        patch_default_model_params()
-        sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), context_length)
-        sizes |= dict.fromkeys(("n_threads", "n_threads_batch"), default_threads(path))
-        try:
-            self._model = llama_cpp.Llama(str(path), embedding=True, verbose=False, **sizes)
-        except (ValueError, RuntimeError) as error:
-            raise ModelLoadError(f"{path} cannot be loaded: {error}. Is it a complete GGUF model?") from None
+        self._model = NativeModel(path)
+        self._length = context_length
         self._lock = threading.Lock()
+        self._context = self._open_context(_UNSPECIFIED)
+        if llama_cpp.llama_pooling_type(self._context) == _NO_POOLING:
+            llama_cpp.llama_free(self._context)
+            self._context = self._open_context(_MEAN)
+        self._close = weakref.finalize(self, self._free, self._context, self._model)
+
+    def _open_context(self, pooling: int) -> Any:
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = self._length
+        params.n_threads = params.n_threads_batch = default_threads(self._model.path)
+        params.embeddings, params.pooling_type = True, pooling
+        context = llama_cpp.llama_init_from_model(self._model.handle, params)
+        if not context:
+            raise ModelLoadError(f"{self._model.path} cannot be used for embeddings of {self._length} tokens.")
+        return context
+
+    @staticmethod
+    def _free(context: Any, model: NativeModel) -> None:
+        llama_cpp.llama_free(context)
+        model.close()
 
     def __call__(self, texts: Sequence[str]) -> list[Sequence[float]]:
         """Return a vector for each text. Raises BackendError."""
         with self._lock:
-            try:
-                return [self._vector(text) for text in texts]
-            except RuntimeError as error:
-                raise BackendError(f"the embedding model failed: {error}") from None
+            return [self._vector(text or " ") for text in texts]
 
     def _vector(self, text: str) -> Sequence[float]:
-        vectors = np.asarray(self._model.embed(text or " "), dtype=np.float64)
-        numbers: list[float] = (vectors if vectors.ndim == 1 else vectors.mean(axis=0)).tolist()
-        return numbers
+        tokens = self._model.tokenize(text, special=False, adds_ends=True)[: self._length]
+        array = (llama_cpp.llama_token * len(tokens))(*tokens)  # the batch refers to it
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self._context), True)
+        status = llama_cpp.llama_decode(self._context, llama_cpp.llama_batch_get_one(array, len(tokens)))
+        vector = None if status else llama_cpp.llama_get_embeddings_seq(self._context, 0)
+        if not vector:
+            raise BackendError(f"the embedding model failed: llama_decode returned {status}")
+        return list(vector[: llama_cpp.llama_model_n_embd(self._model.handle)])
 
     def close(self) -> None:
         """Release the model. Idempotent."""
-        self._model.close()
+        self._close()

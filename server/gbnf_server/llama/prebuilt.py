@@ -1,189 +1,214 @@
-"""Use the llama.cpp of the package xllamacpp, which is on PyPI compiled, with llama-cpp-python's bindings.
+"""Use the llama.cpp of the package xllamacpp, which is on PyPI compiled.
 
-That spares compiling llama.cpp at the first install: the extra `prebuilt` installs both packages, with
-llama-cpp-python's Python part only. Invariants:
+The extra `local` installs it on Linux x86-64, where compiling llama.cpp would take minutes. Invariants:
 
 - A llama.cpp that was compiled on this machine, or that `LLAMA_CPP_LIB_PATH` names, is always preferred.
-- The structs that functions take and return by value must be the same on both sides: with one field more,
-  llama.cpp writes beyond the memory that ctypes allocated, and reads settings from other fields. xllamacpp
-  2026.10.11549 is such a release (`llama_context_params.moe_cache_size`). So both versions are exact, chosen
-  because their `llama.h` differ only in functions that this package does not call; and before the first call,
-  the defaults that llama.cpp returns, in a larger buffer, are compared with known values.
+- Structs are passed by value: with one field more, llama.cpp would write beyond the memory that ctypes
+  allocated, and read settings from other fields. xllamacpp 2026.10.11549 is such a release
+  (`llama_context_params.moe_cache_size`). So the version is exact, and the declarations below are those of
+  its `llama.h`; a test compares them with llama-cpp-python's, and with what the library returns.
 - xllamacpp is not imported: only its library is loaded.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from collections.abc import Mapping
+from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_void_p
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from gbnf_server.system.errors import SetupError
 
-VERSIONS = {"llama-cpp-python": "0.3.36", "xllamacpp": "2026.9.11063"}
-"""The only versions that are used together: see `pyproject.toml`, extra `prebuilt`."""
+VERSION = "2026.9.11063"
+"""The only version of xllamacpp that is used: see `pyproject.toml`, extra `local`."""
 
-_LOADER = "llama_cpp._ctypes_extensions"  # the module in which the bindings look for the library
-_LIBRARY_VARIABLE = "LLAMA_CPP_LIB_PATH"  # of the bindings
+_LIBRARY_VARIABLE = "LLAMA_CPP_LIB_PATH"  # of llama-cpp-python
 
-_DEFAULTS: Mapping[str, Mapping[str, float]] = {
-    "llama_context_default_params": {
-        "n_ctx": 512,
-        "n_batch": 2048,
-        "n_ubatch": 512,
-        "n_seq_max": 1,
-        "n_outputs_max_per_seq": 1,
-        "rope_scaling_type": -1,
-        "pooling_type": -1,
-        "attention_type": -1,
-        "flash_attn_type": -1,
-        "yarn_ext_factor": -1.0,
-        "yarn_beta_slow": -1.0,
-        "defrag_thold": -1.0,
-        "type_k": 1,
-        "type_v": 1,
-        "embeddings": False,
-        "offload_kqv": True,
-        "no_perf": True,
-        "op_offload": True,
-        "swa_full": True,
-        "kv_unified": False,
-        "n_samplers": 0,
-    },
-    "llama_model_default_params": {
-        "n_gpu_layers": -1,
-        "split_mode": 1,
-        "load_mode": -1,
-        "lazy_mode": 1,
-        "main_gpu": 0,
-        "vocab_only": False,
-        "check_tensors": False,
-        "use_extra_bufts": True,
-        "no_host": False,
-        "no_alloc": False,
-    },
+
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
+_LogCallback = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+_AbortCallback = ctypes.CFUNCTYPE(c_bool, c_void_p)
+
+
+class _ModelParams(ctypes.Structure):
+    _fields_ = (
+        *_fields(c_void_p, "devices tensor_buft_overrides"),
+        *_fields(c_int, "n_gpu_layers split_mode load_mode lazy_mode main_gpu"),
+        *_fields(c_void_p, "tensor_split progress_callback progress_callback_user_data kv_overrides"),
+        *_fields(c_bool, "vocab_only check_tensors use_extra_bufts no_host no_alloc load_mtp"),
+    )
+
+
+class _ContextParams(ctypes.Structure):
+    _fields_ = (
+        *_fields(c_uint32, "n_ctx n_batch n_ubatch n_seq_max n_rs_seq n_outputs_max n_outputs_max_per_seq"),
+        *_fields(c_int, "n_threads n_threads_batch ctx_type rope_scaling_type pooling_type attention_type"),
+        ("flash_attn_type", c_int),
+        *_fields(c_float, "rope_freq_base rope_freq_scale yarn_ext_factor yarn_attn_factor yarn_beta_fast"),
+        ("yarn_beta_slow", c_float),
+        ("yarn_orig_ctx", c_uint32),
+        ("defrag_thold", c_float),
+        *_fields(c_void_p, "cb_eval cb_eval_user_data"),
+        *_fields(c_int, "type_k type_v"),
+        ("abort_callback", _AbortCallback),
+        ("abort_callback_data", c_void_p),
+        *_fields(c_bool, "embeddings offload_kqv no_perf op_offload swa_full kv_unified"),
+        ("samplers", c_void_p),
+        ("n_samplers", c_size_t),
+        ("ctx_other", c_void_p),
+    )
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = (
+        ("n_tokens", c_int32),
+        ("token", POINTER(c_int32)),
+        ("embd", POINTER(c_float)),
+        ("pos", POINTER(c_int32)),
+        ("n_seq_id", POINTER(c_int32)),
+        ("seq_id", POINTER(POINTER(c_int32))),
+        ("logits", POINTER(ctypes.c_int8)),
+    )
+
+
+class _TokenData(ctypes.Structure):
+    _fields_ = (("id", c_int32), ("logit", c_float), ("p", c_float))
+
+
+class _TokenDataArray(ctypes.Structure):
+    _fields_ = (
+        ("data", POINTER(_TokenData)),
+        ("size", c_size_t),
+        ("selected", ctypes.c_int64),
+        ("sorted", c_bool),
+    )
+
+
+CONSTANTS: Mapping[str, Any] = {  # the names of llama-cpp-python, for what is no function
+    "LLAMA_TOKEN_ATTR_BYTE": 32,
+    "LLAMA_TOKEN_ATTR_CONTROL": 8,
+    "LLAMA_TOKEN_ATTR_NORMAL": 4,
+    "LLAMA_TOKEN_ATTR_UNKNOWN": 1,
+    "LLAMA_TOKEN_ATTR_USER_DEFINED": 16,
+    "LLAMA_VOCAB_TYPE_BPE": 2,
+    "ggml_abort_callback": _AbortCallback,
+    "llama_adapter_lora_p_ctypes": c_void_p,
+    "llama_log_callback": _LogCallback,
+    "llama_token": c_int32,
+    "llama_token_data": _TokenData,
+    "llama_token_data_array": _TokenDataArray,
 }
-"""What llama.cpp returns as defaults, for the fields before and after each pointer (src/llama-*.cpp)."""
+
+FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
+    "llama_adapter_lora_init": (c_void_p, c_void_p, c_char_p),
+    "llama_backend_init": (None,),
+    "llama_batch_free": (None, _Batch),
+    "llama_batch_get_one": (_Batch, POINTER(c_int32), c_int32),
+    "llama_batch_init": (_Batch, c_int32, c_int32, c_int32),
+    "llama_context_default_params": (_ContextParams,),
+    "llama_decode": (c_int32, c_void_p, _Batch),
+    "llama_free": (None, c_void_p),
+    "llama_get_embeddings_seq": (POINTER(c_float), c_void_p, c_int32),
+    "llama_get_logits_ith": (POINTER(c_float), c_void_p, c_int32),
+    "llama_get_memory": (c_void_p, c_void_p),
+    "llama_init_from_model": (c_void_p, c_void_p, _ContextParams),
+    "llama_log_set": (None, _LogCallback, c_void_p),
+    "llama_memory_clear": (None, c_void_p, c_bool),
+    "llama_memory_seq_cp": (None, c_void_p, c_int32, c_int32, c_int32, c_int32),
+    "llama_memory_seq_rm": (c_bool, c_void_p, c_int32, c_int32, c_int32),
+    "llama_model_default_params": (_ModelParams,),
+    "llama_model_free": (None, c_void_p),
+    "llama_model_get_vocab": (c_void_p, c_void_p),
+    "llama_model_is_hybrid": (c_bool, c_void_p),
+    "llama_model_is_recurrent": (c_bool, c_void_p),
+    "llama_model_load_from_file": (c_void_p, c_char_p, _ModelParams),
+    "llama_model_meta_count": (c_int32, c_void_p),
+    "llama_model_meta_key_by_index": (c_int32, c_void_p, c_int32, c_char_p, c_size_t),
+    "llama_model_meta_val_str_by_index": (c_int32, c_void_p, c_int32, c_char_p, c_size_t),
+    "llama_model_n_embd": (c_int32, c_void_p),
+    "llama_model_n_params": (ctypes.c_uint64, c_void_p),
+    "llama_pooling_type": (c_int, c_void_p),
+    "llama_print_system_info": (c_char_p,),
+    "llama_sampler_accept": (None, c_void_p, c_int32),
+    "llama_sampler_apply": (None, c_void_p, POINTER(_TokenDataArray)),
+    "llama_sampler_clone": (c_void_p, c_void_p),
+    "llama_sampler_free": (None, c_void_p),
+    "llama_sampler_init_grammar": (c_void_p, c_void_p, c_char_p, c_char_p),
+    "llama_set_adapters_lora": (c_int32, c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_float)),
+    "llama_supports_gpu_offload": (c_bool,),
+    "llama_token_to_piece": (c_int32, c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool),
+    "llama_tokenize": (c_int32, c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool),
+    "llama_vocab_bos": (c_int32, c_void_p),
+    "llama_vocab_eos": (c_int32, c_void_p),
+    "llama_vocab_get_add_bos": (c_bool, c_void_p),
+    "llama_vocab_get_attr": (c_int, c_void_p, c_int32),
+    "llama_vocab_get_text": (c_char_p, c_void_p, c_int32),
+    "llama_vocab_is_eog": (c_bool, c_void_p, c_int32),
+    "llama_vocab_n_tokens": (c_int32, c_void_p),
+    "llama_vocab_type": (c_int, c_void_p),
+}
+"""The functions that this package calls: the type of the result, and those of the arguments."""
 
 
-class _Buffer(ctypes.Structure):
-    """More memory than any struct that llama.cpp returns by value."""
+class PrebuiltBindings:
+    """The functions of a library, under the names of llama-cpp-python. An absent one raises SetupError."""
 
-    _fields_ = (("bytes", ctypes.c_ubyte * 4096),)
-
-
-class _Library(ctypes.CDLL):
-    """A library in which functions may be absent. Calling one of those raises SetupError."""
+    def __init__(self, library: Path) -> None:
+        """Load it. Raises OSError if that fails."""
+        self._library = ctypes.CDLL(str(library))
+        vars(self).update(CONSTANTS)
+        for name, (result, *arguments) in FUNCTIONS.items():
+            function = self._library[name]
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if not name.startswith("llama_"):
-                raise
-
-            def absent(*_: Any) -> Any:
-                raise SetupError(f"the prebuilt llama.cpp of xllamacpp has no function {name}")
-
-            return absent
+        if name.startswith("llama_"):
+            raise SetupError(f"the prebuilt llama.cpp of xllamacpp has no function {name}")
+        raise AttributeError(name)
 
 
-def load_bindings(environment: Mapping[str, str]) -> ModuleType:
-    """Import `llama_cpp`: with its own library if it has one, else with that of xllamacpp.
+def load_bindings(environment: Mapping[str, str]) -> Any:
+    """Return `llama_cpp` if it has a library, else the prebuilt library under the same names.
 
-    Raises SetupError if the library of xllamacpp does not fit, and what importing `llama_cpp` raises.
+    Raises SetupError if there is only another version of xllamacpp, and what importing `llama_cpp` raises.
     """
-    path = None if "llama_cpp" in sys.modules else prebuilt_library(environment)
+    path = prebuilt_library(environment)
     if path is None:
-        return import_module("llama_cpp")
-    _check_versions()
-    library = _Library(str(path))
-    sys.modules[_LOADER] = _loader(library)
-    bindings = import_module("llama_cpp")
-    if found := [*struct_differences(bindings, library)]:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "llama_cpp"]:
-            del sys.modules[name]  # another import must not get it
+        import llama_cpp  # noqa: PLC0415 - optional
+
+        return llama_cpp
+    if (installed := version("xllamacpp")) != VERSION:
         raise SetupError(
-            f"the llama.cpp of xllamacpp does not fit llama-cpp-python: {'; '.join(found[:3])}. "
-            "Install both again as documented in docs/reference/machines.md."
+            f"xllamacpp {installed} is installed, and only {VERSION} is used, whose structs are known. "
+            f"Install it: pip install xllamacpp=={VERSION}"
         )
-    return bindings
+    return PrebuiltBindings(path)
 
 
 def prebuilt_library(environment: Mapping[str, str]) -> Path | None:
-    """Return xllamacpp's library if the bindings are to use it: they have none, and none is chosen.
+    """Return xllamacpp's library if it is to be used: there is no other one, and none is chosen.
 
-    Raises SetupError if they have none and xllamacpp is not installed.
+    Raises SetupError if llama-cpp-python has no library, and xllamacpp is not installed.
     """
-    bindings = find_spec("llama_cpp")
-    if bindings is None or bindings.origin is None or environment.get(_LIBRARY_VARIABLE):
+    if environment.get(_LIBRARY_VARIABLE):
         return None
-    package = Path(bindings.origin).parent
-    if (package / "lib").is_dir() or not (package / "llama_cpp.py").is_file():
+    bindings, package = find_spec("llama_cpp"), find_spec("xllamacpp")
+    is_complete = bindings is not None and (Path(bindings.origin or "").parent / "lib").is_dir()
+    if is_complete or (bindings is None and package is None):
         return None
-    spec = find_spec("xllamacpp")
-    if spec is None or spec.origin is None:
+    if package is None or package.origin is None:
         raise SetupError(
             "llama-cpp-python was installed without its library, and xllamacpp is not installed. Compile it: "
             "pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
         )
     try:
-        return next(Path(spec.origin).parent.glob("xllamacpp.*.so"))
+        return next(Path(package.origin).parent.glob("xllamacpp.*.so"))
     except StopIteration:
-        raise SetupError(f"xllamacpp in {Path(spec.origin).parent} has no library") from None
-
-
-def struct_differences(bindings: Any, library: Any) -> Iterator[str]:
-    """Yield how the structs that the library returns differ from those of the bindings."""
-    for name, expected in _DEFAULTS.items():
-        struct = _returned(bindings, library, name)
-        for field, value in expected.items():
-            if (found := getattr(struct, field, None)) != value:
-                yield f"{name}().{field} is {found}, not {value}"
-    tokens = (ctypes.c_int32 * 3)()
-    batch = _returned(bindings, library, "llama_batch_get_one", tokens, ctypes.c_int32(3))
-    pointers = ("embd", "pos", "n_seq_id", "seq_id", "logits")
-    if batch.n_tokens != 3 or ctypes.addressof(batch.token.contents) != ctypes.addressof(tokens):
-        yield "llama_batch_get_one() returns other tokens"
-    elif any(getattr(batch, field) for field in pointers):
-        yield "llama_batch_get_one() returns other fields"
-
-
-def _returned(bindings: Any, library: Any, name: str, *arguments: Any) -> Any:
-    """Call a function that returns a struct; read the result as the bindings do."""
-    function = library[name]  # an object of its own: the bindings' has their types
-    function.restype = _Buffer
-    return getattr(bindings, name).restype.from_buffer(function(*arguments))
-
-
-def _loader(library: ctypes.CDLL) -> ModuleType:
-    """Return the bindings' own module that loads libraries, except that it returns this one."""
-    bindings = find_spec("llama_cpp")
-    assert bindings is not None
-    assert bindings.origin is not None
-    spec = spec_from_file_location(_LOADER, Path(bindings.origin).with_name("_ctypes_extensions.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.load_shared_library = lambda _name, _folder: library  # type: ignore[attr-defined]
-    return module
-
-
-def _check_versions() -> None:
-    from importlib.metadata import version  # noqa: PLC0415 - slow to import, and rarely needed
-
-    if (found := {name: version(name) for name in VERSIONS}) != VERSIONS:
-        raise SetupError(
-            f"llama-cpp-python has no library of its own, and works with that of xllamacpp only in these "
-            f"versions: {_listed(VERSIONS)}. Found: {_listed(found)}."
-        )
-
-
-def _listed(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in versions.items())
+        raise SetupError(f"xllamacpp in {Path(package.origin).parent} has no library") from None

@@ -1,7 +1,7 @@
-"""Build llama-server from llama-cpp-python's source distribution, into a cache folder.
+"""Find, start and build a llama-server.
 
-No prebuilt server is downloaded: the source distribution of the installed llama-cpp-python contains all of
-llama.cpp, so that the server and the engine in this process have the same version. Invariants:
+One is built from llama-cpp-python's source distribution, which contains all of llama.cpp, into a cache folder;
+where there is none, `prebuilt_server` takes its place. Invariants:
 
 - The cache has a working server or none: it is built in another folder, tested, and then renamed.
 - Of the versions in `_SHA256`, only the source with that hash is built. Of others, pip compares what it
@@ -26,7 +26,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -56,7 +57,8 @@ _GPU_COMPILERS: dict[Gpu, tuple[str, str]] = {
 }
 """The GPUs that need a build of their own, the preferred first: its compiler, and how to get that."""
 _CUDA_FOLDER = "/usr/local/cuda/bin"  # of NVIDIA's installers, which put it on no path
-_SHA256 = {"0.3.36": "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"}
+_DEFAULT_VERSION = "0.3.36"
+_SHA256 = {_DEFAULT_VERSION: "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"}
 """The hashes of source distributions, by version."""
 _SHOWN_LINES = 15  # of a log, in an error
 _GRACE_PERIOD = 0.3  # seconds for the compilers to end
@@ -86,6 +88,19 @@ def find_llama_server() -> Path | None:
         return path
     builds = (_binary_path(cache_folder(), gpu) for gpu in (*_GPU_COMPILERS, None))
     return next((built for built in builds if built.is_file()), None)
+
+
+def server_command() -> list[str]:
+    """Return the command that runs a llama-server: what `find_llama_server` finds, else the prebuilt one.
+
+    Raises SetupError if there is none.
+    """
+    if (binary := find_llama_server()) is not None:
+        return [str(binary)]
+    if find_spec("xllamacpp") is None:
+        hint = f"Run `gbnf server install`, or set ${SERVER_VARIABLE} to one of this machine"
+        raise SetupError(f"there is no llama-server. {hint}.")
+    return [sys.executable, "-P", str(Path(__file__).with_name("prebuilt_server.py"))]
 
 
 def install(
@@ -143,19 +158,14 @@ def start(
     from gbnf_server.llama.native import NativeModel, default_threads  # noqa: PLC0415 - loads llama.cpp
 
     check_port(port)
-    binary = find_llama_server()
-    if binary is None:
-        raise SetupError(
-            "llama-server is not installed. Build it with `gbnf server install`, "
-            f"or set ${SERVER_VARIABLE} to its path."
-        )
+    program = server_command()
     vocabulary = NativeModel(model, vocab_only=True)  # raises if the file is not a model
     length = context_length or vocabulary.default_context
     arguments = ["--model", str(model), "--alias", vocabulary.name]
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
     arguments += ["--threads", str(threads or default_threads(vocabulary.path))]
-    return start_binary([str(binary), *arguments], extra, api_key, timeout)
+    return start_binary([*program, *arguments], extra, api_key, timeout)
 
 
 def compiler() -> str | None:
@@ -205,21 +215,25 @@ def _binary_path(cache: Path, gpu: Gpu | None) -> Path:
 
 
 def _variant(gpu: Gpu | None) -> str:
-    return f"{_version()}-{gpu}" if gpu in _GPU_COMPILERS else _version()
+    return f"{source_version()}-{gpu}" if gpu in _GPU_COMPILERS else source_version()
 
 
 def _check_hash(archive: Path) -> None:
     """Raise SetupError for a source of a known version with another hash."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != (known := _SHA256.get(_version(), found)):
+    if found != (known := _SHA256.get(source_version(), found)):
         raise SetupError(
             f"the SHA-256 of {archive.name} is {found}, not {known}. Install again to download it again."
         )
 
 
-def _version() -> str:
-    return version("llama-cpp-python")
+def source_version() -> str:
+    """Return the version of llama-cpp-python whose source is built: the installed one, or the known one."""
+    try:
+        return version("llama-cpp-python")
+    except PackageNotFoundError:  # the prebuilt one is installed
+        return _DEFAULT_VERSION
 
 
 def _program_path() -> str:
@@ -260,17 +274,17 @@ class _Build:
 
     def _download(self) -> Path:
         """Download the source distribution of the installed llama-cpp-python with pip."""
-        wanted = f"llama_cpp_python-{_version()}.tar.gz"
+        wanted = f"llama_cpp_python-{source_version()}.tar.gz"
         archive = self._folder / wanted
         if not archive.is_file():
             self._progress(InstallProgress("download", None, f"pip downloads {wanted}"))
             downloaded = self._folder / "downloaded"
             pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
             source_only = ["--no-binary", "llama-cpp-python", "--dest", str(downloaded)]
-            self._call("download", [*pip, *source_only, f"llama-cpp-python=={_version()}"])
+            self._call("download", [*pip, *source_only, f"llama-cpp-python=={source_version()}"])
             found = next(iter(downloaded.glob("*.tar.gz")), None)
             if found is None:
-                raise SetupError(f"pip found no source of llama-cpp-python {_version()}. See {self._log}.")
+                raise SetupError(f"pip found no source of llama-cpp-python {source_version()}. See {self._log}.")
             found.replace(archive)
         return archive
 

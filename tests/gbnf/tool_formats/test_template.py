@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import pytest
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from chat_templates import chat_templates
 from gbnf.errors import ToolFormatError
@@ -42,12 +41,20 @@ def rendered(source: str, **variables: Any) -> str:
 @pytest.mark.skipif(not TEMPLATES, reason="no sources of llama.cpp")
 @pytest.mark.slow
 @pytest.mark.parametrize("source", TEMPLATES)
-def test_agrees_with_the_formatter_of_llama_cpp_python(source: str) -> None:
-    formatter = Jinja2ChatFormatter(source, eos_token="</s>", bos_token="<s>")
+def test_agrees_with_hugging_face(source: str) -> None:
+    from transformers.utils import chat_template_utils
+
     renderer = TemplateRenderer(source, bos_token="<s>", eos_token="</s>")
     for messages, tools in ((QUESTION, None), (QUESTION, [TOOL]), (CONVERSATION, [TOOL])):
         try:
-            expected = formatter(messages=messages, tools=tools).prompt
+            (expected,), _ = chat_template_utils.render_jinja_template(
+                [messages],
+                tools=tools,
+                chat_template=source,
+                add_generation_prompt=True,
+                bos_token="<s>",
+                eos_token="</s>",
+            )
         except Exception:  # noqa: BLE001  # what it cannot render is another test's subject
             continue
         assert renderer.render(messages, tools=tools) == expected

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 
-import llama_cpp
+from gbnf_server.llama.bindings import llama_cpp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

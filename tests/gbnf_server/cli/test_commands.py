@@ -17,7 +17,6 @@ from gbnf_server.cli.commands import reflow
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.manifests import ToolRow, tools_table
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.server_build import find_llama_server
 from gbnf_server.system.folders import manifests_path
 from support.command_line import Gbnf
 from support.toys import make_tool
@@ -322,7 +321,6 @@ def test_a_port_in_use_is_an_error(gbnf: Gbnf) -> None:
     assert f"port {port} cannot be used: Address already in use. Choose another port" in result.err
 
 
-@pytest.mark.skipif(find_llama_server() is None, reason="there is no llama-server: gbnf server install")
 def test_what_follows_two_dashes_is_for_llama_server(gbnf: Gbnf) -> None:
     result = gbnf("server", "start", "--port", "0", "--", "--not-an-option", "3")
     assert result.code == ExitCode.ENVIRONMENT

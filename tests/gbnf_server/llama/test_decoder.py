@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
+from gbnf_server.llama.bindings import llama_cpp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

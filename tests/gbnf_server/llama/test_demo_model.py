@@ -6,11 +6,14 @@ import sys
 from random import Random
 
 import pytest
-from llama_cpp import Llama
 
 from demo_model_tokens import pieces
+from gbnf.prompts.messages import Message
+from gbnf_server.backends.base import Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.demo_model import model_path
-from gbnf_server.llama.process_globals import patch_default_model_params
+from gbnf_server.llama.native import NativeModel
 from training import vocabulary
 from training.source import Source
 from training.traces import trace
@@ -20,29 +23,28 @@ MEGABYTES_8 = 8_000_000
 
 
 @pytest.fixture(scope="module")
-def llama() -> Llama:
-    patch_default_model_params()
-    return Llama(str(model_path()), n_ctx=1024, n_threads=1, n_threads_batch=1, verbose=False)
+def llama() -> NativeModel:
+    return NativeModel(model_path(), vocab_only=True)
 
 
 def test_the_model_is_small() -> None:
     assert model_path().stat().st_size <= MEGABYTES_8
 
 
-def test_marks_are_single_tokens_and_the_end_ends(llama: Llama) -> None:
+def test_marks_are_single_tokens_and_the_end_ends(llama: NativeModel) -> None:
     for mark in ("<|end|>", *(f"<|{role}|>" for role in ROLES)):
-        assert len(llama.tokenize(mark.encode(), add_bos=False, special=True)) == 1
-    assert llama.tokenize(b"<|end|>", add_bos=False, special=True) == [llama.token_eos()]
+        assert len(llama.tokenize(mark, special=True)) == 1
+    assert llama.end_tokens == {*llama.tokenize("<|end|>", special=True)}
 
 
-def test_the_fixed_pieces_of_a_conversation_are_single_tokens(llama: Llama) -> None:
+def test_the_fixed_pieces_of_a_conversation_are_single_tokens(llama: NativeModel) -> None:
     for piece in pieces():
-        assert len(llama.tokenize(piece.encode(), add_bos=False, special=True)) == 1, piece
+        assert len(llama.tokenize(piece, special=True)) == 1, piece
 
 
-def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: Llama) -> None:
+def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: NativeModel) -> None:
     texts = {
-        llama.detokenize([token], special=True).decode("utf-8", "replace") for token in range(llama.n_vocab())
+        llama.token_text(token) for token in range(llama.size)
     }
     letters = {text for text in texts if re.fullmatch("[a-zA-Zàèéìòù]+", text)} - set(pieces())
     glued = set(vocabulary.PIECES)
@@ -51,17 +53,17 @@ def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: Llam
     assert not [text for text in letters - glued if not vocabulary.RESERVED.search(text)]
 
 
-def test_a_call_forced_up_to_a_choice_is_made_of_the_tokens_of_the_whole_call(llama: Llama) -> None:
+def test_a_call_forced_up_to_a_choice_is_made_of_the_tokens_of_the_whole_call(llama: NativeModel) -> None:
     call = '{"name": "send_messages", "arguments": {"to": ["a@b.c"], "subject": "x y", "body": "z"}}'
-    whole = llama.tokenize(call.encode(), add_bos=False, special=True)
+    whole = llama.tokenize(call, special=True)
     for forced in ('{"name": "', '{"name": "send_messages", "arguments": {"', f"{call[:-3]}"):
-        tokens = llama.tokenize(forced.encode(), add_bos=False, special=True)
+        tokens = llama.tokenize(forced, special=True)
         assert whole[: len(tokens)] == tokens, forced
 
 
-def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
+def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: NativeModel) -> None:
     def pieces(text: str) -> list[int]:
-        return list(llama.tokenize(text.encode(), add_bos=False, special=True))
+        return list(llama.tokenize(text, special=True))
 
     for value in ("trips/rome/packing.txt", "anna.kestrel@example.com", "zorbaflux-2031", "caffè"):
         inside = pieces(value)
@@ -72,14 +74,16 @@ def test_a_value_splits_alike_in_a_request_and_in_a_call(llama: Llama) -> None:
 
 
 @pytest.mark.slow
-def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> None:
+def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: NativeModel) -> None:
     """Conversations, and unusual characters of every kind."""
     pytest.importorskip("tokenizers")
     import gguf
 
     from vllm_folder import encoder
 
-    vocabulary = [llama._model.token_get_text(token) for token in range(llama.n_vocab())]
+    vocabulary = [
+        llama_cpp.llama_vocab_get_text(llama.vocabulary, token).decode() for token in range(llama.size)
+    ]
     field = gguf.GGUFReader(model_path()).fields["tokenizer.ggml.merges"]
     pairs = (bytes(field.parts[part]).decode().split(" ") for part in field.data)
     tokenizer = encoder(vocabulary, [(left, right) for left, right in pairs])
@@ -91,17 +95,21 @@ def test_llama_cpp_splits_texts_as_the_training_tokenizer_does(llama: Llama) -> 
         said = "".join(f"<|{role}|>{content}<|end|>" for role, content in turns)
         for text in (said, "".join(source.choice(alphabet) for _ in range(source.randint(1, 60)))):
             ours = tokenizer.encode(text, add_special_tokens=False).ids
-            assert llama.tokenize(text.encode(), add_bos=False, special=True) == ours, text
+            assert llama.tokenize(text, special=True) == ours, text
 
 
-def test_bare_answers_are_mostly_the_right_calls(llama: Llama) -> None:
+def test_bare_answers_are_mostly_the_right_calls() -> None:
     source = Source(2024, held_out=True)
     right = 0
-    for _ in range(20):
-        one = trace(source, parts=1)
-        prompt = f"<|system|>{one.system()}<|end|><|user|>{one.request}<|end|><|assistant|>"
-        said = llama.create_completion(prompt, max_tokens=200, temperature=0.0)["choices"][0]["text"]
-        right += said == one.turns()[1][1]
+    with InProcess(model_path(), threads=1) as model:
+        for _ in range(20):
+            one = trace(source, parts=1)
+            messages: list[Message] = [
+                {"role": "system", "content": one.system()},
+                {"role": "user", "content": one.request},
+            ]
+            answer = model.complete(Request(messages, grammar=None, max_tokens=200))
+            right += answer.text == one.turns()[1][1]
     assert right >= 18
 
 
@@ -113,13 +121,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_chat_template_writes_what_training_wrote(llama: Llama) -> None:
-    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+def test_the_chat_template_writes_what_training_wrote(llama: NativeModel) -> None:
+    from transformers.utils import chat_template_utils
 
-    formatter = Jinja2ChatFormatter(
-        llama.metadata["tokenizer.chat_template"], eos_token="<|end|>", bos_token=""
-    )
+    template = llama.metadata["tokenizer.chat_template"]
     messages = [{"role": role, "content": f"{role}: x"} for role in ROLES[:2]]
-    assert (
-        formatter(messages=messages).prompt == "<|system|>system: x<|end|><|user|>user: x<|end|><|assistant|>"
+    rendered = chat_template_utils.render_jinja_template(
+        [messages], chat_template=template, add_generation_prompt=True, eos_token="<|end|>", bos_token=""
     )
+    assert rendered[0] == ["<|system|>system: x<|end|><|user|>user: x<|end|><|assistant|>"]

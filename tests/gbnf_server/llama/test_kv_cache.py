@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
+from gbnf_server.llama.bindings import llama_cpp
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -6,7 +6,6 @@ is shown by the tests that run the server which CI has installed.
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import os
 import re
@@ -34,7 +33,7 @@ from support.processes import commands, wait_until
 
 __all__ = ["gbnf"]
 
-VERSION = importlib.metadata.version("llama-cpp-python")
+VERSION = server_build.source_version()
 CMAKE = """
 cmake_minimum_required(VERSION 3.14)
 project(small C)
@@ -123,7 +122,10 @@ def test_a_named_server_that_is_no_program(
             ask()
 
 
-def test_starting_without_a_server_says_how_to_get_one(tmp_path: Path) -> None:
+def test_starting_without_a_server_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_build, "find_spec", lambda _name: None)
     with pytest.raises(SetupError, match="gbnf server install"):
         start(tmp_path / "m.gguf")
 
