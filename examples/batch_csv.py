@@ -1,6 +1,6 @@
 """How do I fill columns of a CSV file with what its texts say?
 
-pip install 'gbnf-toolkit[smollm2]' && python examples/batch_csv.py reviews.csv > rated.csv
+pip install 'gbnf-toolkit[run]' && python examples/batch_csv.py reviews.csv > rated.csv
 
 Without a file, it takes the rows below. Results are kept in `rated.log`: after an interruption, the same
 command goes on where it was.

@@ -1,6 +1,6 @@
 """Can I use only the grammar, and llama-cpp-python as I do now?
 
-pip install 'gbnf-toolkit[smollm2]' && python examples/llama_cpp_python.py
+pip install 'gbnf-toolkit[compiled]' && python examples/llama_cpp_python.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """How do I let a model write in a form of my own, that is not JSON?
 
-pip install 'gbnf-toolkit[smollm2]' && python examples/own_grammar.py
+pip install 'gbnf-toolkit[run]' && python examples/own_grammar.py
 """
 
 from gbnf import Grammar

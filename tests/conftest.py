@@ -36,6 +36,10 @@ for _name in [*os.environ]:
     if _name.upper() in _PERSONAL or (_name.startswith("GBNF_") and _name not in _KEPT):
         del os.environ[_name]
 os.environ["GBNF_COMPILE_CACHE"] = "0"  # what an earlier run compiled has no part in a test either
+if find_spec("psutil"):
+    from support.leftovers import end_with_this_process
+
+    _END = end_with_this_process()  # its standard input closes with this process
 
 # A shell starts what runs in its background with SIGINT ignored, which is inherited; tests send it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -128,7 +129,8 @@ def test_a_command_names_its_extra() -> None:
         assert code == 4
         found = re.search(rf"\A.*pip install 'gbnf-toolkit\[{extra}(,local)?\]'\n(.*\n)?\Z", message)
         assert found
-        assert ("This compiles llama.cpp, in about " in message) == (extra == "run" or bool(found[1]))
+        compiles = (sys.platform, platform.machine()) != ("linux", "x86_64") and (extra == "run" or found[1])
+        assert ("This compiles llama.cpp, in about " in message) == bool(compiles)
 
 
 def test_a_program_gets_the_same_message() -> None:

@@ -56,7 +56,12 @@ def _rules() -> Iterator[LintRule]:
         ("G012", "empty-class", misreads, "a class is empty or can match no character"),
         ("G013", "reversed-range", misreads, "a range of a class is reversed, as in `[z-a]`"),
         ("G014", "unmatchable-character", misreads, "NUL or a surrogate, which no text contains"),
-        ("G015", "invalid-token", refuses, "a token terminal is malformed, or its id too large"),
+        (
+            "G015",
+            "invalid-token",
+            f"{refuses}; up to b11063, reads another id",
+            "a token terminal is malformed, or its id too large",
+        ),
         ("G101", "missing-root", refuses, "there is no rule `root`"),
         ("G102", "undefined-rule", refuses, "a rule is used, but not defined"),
         ("G103", "duplicate-rule", misreads, "a rule is defined twice: the last definition counts"),
@@ -79,6 +84,7 @@ def _rules() -> Iterator[LintRule]:
         ("G208", "line-break", "a line break inside quotes or brackets", r"Write \n, or close them."),
         ("G209", "split-character", "a character is split into its parts or bytes", ""),
         ("G210", "letters-with-symbols", "this range of letters has symbols, too", "Write A-Za-z."),
+        ("G211", "adjacent-loops", "the item before this one repeats the same without bound", "Keep one."),
         ("G301", "unbounded-end", "nothing forces the model to stop here", "Bound it, or add a terminator."),
         ("G302", "empty-text", "the grammar accepts the empty text", "Use + where one item is required."),
         ("G303", "negated-non-ascii", "tokens that end inside a character are refused", listing),
@@ -181,10 +187,8 @@ class _Linter:
         for tree, items in self._reader.joined:
             if tree.data == "alternation":
                 self._check_alternatives(tree, items)
-            elif any(item.children != ['""'] for item in _trees(tree)):
-                for item in _trees(tree):
-                    if item.children == ['""']:
-                        self._add("G207", item.meta.start_pos, item.meta.end_pos)
+            else:
+                self._check_sequence(_trees(tree), items)
         refused = {error.span[0] for error in self._reader.errors}
         for suffix, repeated, expr in self._reader.repetitions:
             is_loop = isinstance(expr, Repeat) and expr.maximum is None
@@ -263,6 +267,26 @@ class _Linter:
                 break
         if read.negated and read.ranges and read.ranges[-1][1] > 0x7F:
             self._mark("G303", token)
+
+    def _check_sequence(self, trees: list[Tree[Token]], items: list[Expr]) -> None:
+        if any(item.children != ['""'] for item in trees):
+            for item in trees:
+                if item.children == ['""']:
+                    self._add("G207", item.meta.start_pos, item.meta.end_pos)
+        for (before, first), (item, second) in pairwise(zip(trees, map(self._loop, items), strict=True)):
+            if first and second and first.item == second.item:
+                end, meta = before.meta.end_pos, item.meta
+                is_removable = not second.minimum and "#" not in self._text[end : meta.start_pos]
+                fix = (Edit(end, meta.end_pos, ""),) if is_removable else ()
+                self._add("G211", meta.start_pos, meta.end_pos, fix=fix)
+
+    def _loop(self, expr: Expr) -> Repeat | None:
+        """Return the unbounded repetition that an item is, by itself or as a rule: `ws` of `ws ::= [ ]*`."""
+        seen: set[str] = set()
+        while isinstance(expr, Ref) and expr.name not in seen:
+            seen.add(expr.name)
+            expr = self._rules.productions[expr.name]
+        return expr if isinstance(expr, Repeat) and expr.maximum is None else None
 
     def _check_alternatives(self, tree: Tree[Token], items: list[Expr]) -> None:
         seen: set[Expr] = set()

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from gbnf_server.llama.prebuilt import prebuilt_library
+
 _SOURCE = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,7 +42,7 @@ static int dies(const char *buffer) {
 }
 
 int ggml_backend_sched_graph_compute_async(void *sched, void *graph) {
-    void *ggml = dlopen("libggml-base.so.0", RTLD_LAZY | RTLD_NOLOAD);
+    void *ggml = dlopen("LIBRARY", RTLD_LAZY | RTLD_NOLOAD);
     int (*nodes)(void *) = (int (*)(void *))dlsym(ggml, "ggml_graph_n_nodes");
     struct tensor *(*node)(void *, int) = (struct tensor *(*)(void *, int))dlsym(ggml, "ggml_graph_node");
     const char *(*name)(void *) = (const char *(*)(void *))dlsym(ggml, "ggml_backend_buffer_name");
@@ -64,13 +66,14 @@ def crashing_environment(folder: Path, *, always: bool = False) -> Mapping[str, 
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs Linux and a C compiler")
     source, library = folder / "crash.c", folder / "crash.so"
-    source.write_text(_SOURCE.replace("DIES_OF_ALL", str(int(always))))
+    engine = str(prebuilt_library(os.environ) or "libggml-base.so.0")
+    source.write_text(_SOURCE.replace("DIES_OF_ALL", str(int(always))).replace("LIBRARY", engine))
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     return {**os.environ, "LD_PRELOAD": str(library), "GBNF_CACHE": str(folder / "cache")}
 
 
 def crashing_server(folder: Path, real: str) -> Path:
-    """Write a llama-server, around the command of a real one, that is killed by SIGSEGV unless repacking is disabled."""
+    """Write a program that runs `real`, but is killed by SIGSEGV unless repacking is disabled."""
     script = folder / "llama-server"
     script.write_text(
         "#!/bin/sh\n"

@@ -27,7 +27,7 @@ def engine_stacks(grammar: Grammar | str, text: str) -> Iterator[int]:
     init, accept, stacks, free = _functions()
     model = engine().model
     checked = engine()._parse(grammar)  # llama.cpp crashes on some texts
-    handle = init(model.vocabulary, str(grammar).encode(), b"root", False, None, 0, None, 0)  # noqa: FBT003
+    handle = init(model.vocabulary, str(grammar).encode(), b"root", False, None, 0, None, 0)
     with checked as native:
         try:
             yield _size(stacks(handle))

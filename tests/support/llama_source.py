@@ -18,7 +18,7 @@ KEPT = ("models/templates/", "tests/test-chat.cpp")
 
 
 def kept_source() -> Path:
-    """Return the folder of what is kept, of the version that `gbnf server install` builds. It may not exist."""
+    """Return the folder of what is kept of the source that is built. It may not exist."""
     return cache_folder() / "llama-server" / f"{source_version()}-source"
 
 

@@ -156,7 +156,9 @@ class ModelEmbeddings:
         params.embeddings, params.pooling_type = True, pooling
         context = llama_cpp.llama_init_from_model(self._model.handle, params)
         if not context:
-            raise ModelLoadError(f"{self._model.path} cannot be used for embeddings of {self._length} tokens.")
+            raise ModelLoadError(
+                f"{self._model.path} cannot be used for embeddings of {self._length} tokens."
+            )
         return context
 
     @staticmethod

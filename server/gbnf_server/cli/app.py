@@ -80,7 +80,11 @@ def _readable() -> Iterator[None]:
         if hasattr(error, "format_message"):  # a usage error of click
             from gbnf_server.cli.output import escape_control_characters
 
-            error.message = escape_control_characters(error.message)  # type: ignore[attr-defined]
+            hint = (
+                ". Write -- before a text that begins with a dash." if hasattr(error, "option_name") else ""
+            )
+            message = error.message.rstrip() if hint else error.message  # type: ignore[attr-defined]
+            error.message = escape_control_characters(message + hint)  # type: ignore[attr-defined]
         raise
 
 

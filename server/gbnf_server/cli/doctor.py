@@ -155,12 +155,13 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
     if not is_installed("local"):
         found = "the packages of the extra local are not installed; required to run models in this process"
         return Check(name, "limited", found, install_command("run")), None
-    installed, fix = "unknown", ""
+    installed, fix = "llama-cpp-python", ""
     try:
         if prebuilt_library(os.environ):
             installed, fix = f"prebuilt, xllamacpp {version('xllamacpp')}", _FASTER
         else:
-            installed = f"llama-cpp-python {version('llama-cpp-python')}"
+            with suppress(PackageNotFoundError):
+                installed += f" {version('llama-cpp-python')}"
         done = run_program([sys.executable, "-P", "-c", _LOAD], _LIMIT_S)
         if done.returncode == 0:
             info: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -203,12 +204,15 @@ def _llama_server() -> Check:
     name = "llama-server"
     try:
         program = find_llama_server()
-        if program is None:
-            server_command()
-            return Check(name, "ok", f"prebuilt, xllamacpp {version('xllamacpp')}", _ALL_OPTIONS)
+    except SetupError as error:
+        return Check(name, "broken", str(error), "Unset the variable, or correct it.")
+    if program is not None:
+        return Check(name, "ok", f"{program}: {_version_of(program)}")
+    try:
+        server_command()
     except SetupError as error:
         return Check(name, "limited", str(error), "gbnf server install")
-    return Check(name, "ok", f"{program}: {_version_of(program)}")
+    return Check(name, "ok", f"prebuilt, xllamacpp {version('xllamacpp')}", _ALL_OPTIONS)
 
 
 def _model(path: Path) -> Iterator[Check]:

@@ -131,6 +131,25 @@ def _formatting(ls: LanguageServer, params: lsp.DocumentFormattingParams) -> lis
     return [lsp.TextEdit(opened.range(0, len(opened.text)), new)] if new != opened.text else []
 
 
+@server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION)
+def _quick_fixes(ls: LanguageServer, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    uri = params.text_document.uri
+    opened = _Opened(ls, uri)
+    start, end = opened.offset(params.range.start), opened.offset(params.range.end)
+    fixable = () if opened.is_manifest else (one for one in lint(opened.text) if one.fix)
+    return [
+        lsp.CodeAction(
+            f"{each.code}: {each.hint or each.message}",
+            lsp.CodeActionKind.QuickFix,
+            edit=lsp.WorkspaceEdit(
+                {uri: [lsp.TextEdit(opened.range(one.start, one.end), one.text) for one in each.fix]}
+            ),
+        )
+        for each in fixable
+        if each.start <= end and start <= each.end
+    ]
+
+
 _Remark = tuple[int, int, str, str, str]
 """Where it begins and ends, its level, code and message."""
 

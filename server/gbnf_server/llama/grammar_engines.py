@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import ctypes
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from gbnf import Grammar
 from gbnf.dialects.lark import lark_text
 from gbnf.grammar.code_points import first_bytes
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.constraint import Constraint, GrammarEngine, TokenIds, TokenMask, timed
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar, native_grammar, token_ids
@@ -94,18 +95,19 @@ class LlguidanceEngine(GrammarEngine):
         """Raise SetupError if llguidance is not installed."""
         try:
             import llguidance  # noqa: PLC0415  # optional
-            from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: PLC0415  # likewise
         except ImportError:
             raise SetupError(
                 "llguidance is not installed: pip install 'gbnf-toolkit[llguidance]', or use llama.cpp"
             ) from None
         super().__init__(model)
         self._matcher: Any = llguidance.LLMatcher
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it calls a deprecated function of llama.cpp
-            # the first is its end token; it allows all of them if it allows one
-            ends = sorted(model.end_tokens)
-            self._tokenizer: Any = lltokenizer_from_vocab(model.vocabulary, eos_token=ends)
+        # as llguidance.llamacpp does, which needs llama-cpp-python
+        self._tokenizer: Any = llguidance.LLTokenizer.from_llamacpp(
+            tokens=[b"\xff" * is_control + piece for piece, is_control in model.marked_pieces()],
+            vocab_ptr=model.vocabulary,
+            tokenize_fptr=ctypes.cast(llama_cpp.llama_tokenize, ctypes.c_void_p).value,
+            eos_token=sorted(model.end_tokens),  # the first is its end token; it allows all or none
+        )
 
     def _parse(self, grammar: Grammar) -> Any:
         text = lark_text(grammar, token_ids(self._model, grammar), self._model.end_tokens)

@@ -2,8 +2,8 @@
 
     python prebuilt_server.py --model F.gguf --port 8080
 
-It takes the options of llama-server that are listed below, reads the same environment variables, logs the same
-lines, has the same endpoints, and ends when it gets SIGTERM. Any other option is an error: a server that
+It takes the options of llama-server that are listed below, reads the same environment variables, logs the
+same lines, has the same endpoints, and ends when it gets SIGTERM. Any other option is an error: a server that
 ignores one would not do what was asked. It is run as a file, and imports nothing of this package.
 """
 
@@ -55,10 +55,11 @@ _FLAGS: Mapping[str, tuple[str, bool]] = {
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with status 1, as llama-server does."""
-        taken = " ".join(option.split()[0] for option in (*_VALUES, *_FLAGS, "--alias", "--lora", "--pooling"))
-        print(f"error: {message}\nThe prebuilt llama-server takes only {taken}.")
-        print("Compile one that takes all options: gbnf server install")
-        sys.exit(1)
+        taken = " ".join(
+            option.split()[0] for option in (*_VALUES, *_FLAGS, "--alias", "--lora", "--pooling")
+        )
+        hint = "Compile one that takes all options: gbnf server install"
+        sys.exit(f"error: {message}\nThe prebuilt llama-server takes only {taken}.\n{hint}")
 
 
 def main(arguments: list[str]) -> None:

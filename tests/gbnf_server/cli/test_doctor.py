@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def test_folders_that_cannot_be_made(
     ],
 )
 def test_a_library_that_does_not_load(tmp_path: Path, library: str, words: str) -> None:
-    (tmp_path / "llama_cpp").mkdir()
+    (tmp_path / "llama_cpp" / "lib").mkdir(parents=True)  # a compiled one, which is preferred
     (tmp_path / "llama_cpp" / "__init__.py").write_text(library)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "GBNF_CACHE": str(tmp_path / "cache")}
 
@@ -153,4 +154,4 @@ def test_a_build_that_crashes_on_repacked_weights_is_reported(tmp_path: Path) ->
     (check,) = [check for check in json.loads(done.stdout) if check["name"] == "CPU probe"]
     assert done.returncode == 0
     if check["state"] != "ok":  # on a CPU without kernels for repacked weights all is well
-        assert "SIGSEGV" in check["found"]
+        assert re.search("SIGSEGV|cannot quantize", check["found"])

@@ -121,6 +121,17 @@ def test_a_grammar(tmp_path: Path) -> None:
         edits = await editor.client.text_document_formatting_async(layout)
         whole = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 10))
         assert list(edits or ()) == [lsp.TextEdit(whole, 'root ::= "a"\n')]
+        twice = await editor.change("a.gbnf", 'root ::= "a" ws ws "b"\nws ::= [ ]*\n')
+        assert [each.code for each in twice] == ["G211"]
+        fixes = await editor.client.text_document_code_action_async(
+            lsp.CodeActionParams(editor.named("a.gbnf"), twice[0].range, lsp.CodeActionContext(twice))
+        )
+        (fix,) = list(fixes or [])
+        assert isinstance(fix, lsp.CodeAction)
+        assert fix.edit is not None
+        between = lsp.Range(lsp.Position(0, 15), lsp.Position(0, 18))
+        (found_edits,) = dict(fix.edit.changes or {}).values()
+        assert list(found_edits) == [lsp.TextEdit(between, "")]
         assert await editor.change("a.gbnf", 'root ::= "a')
         assert not await editor.client.text_document_formatting_async(layout)
 

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gbnf_server.llama.bindings import llama_cpp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from gbnf.grammar.match import Matcher
 from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.kv_cache import Slot, shared_prefix_length
 from gbnf_server.system.errors import BackendError, SetupError

@@ -43,9 +43,7 @@ def test_the_fixed_pieces_of_a_conversation_are_single_tokens(llama: NativeModel
 
 
 def test_every_letter_token_is_a_piece_that_training_glues_values_of(llama: NativeModel) -> None:
-    texts = {
-        llama.token_text(token) for token in range(llama.size)
-    }
+    texts = {llama.token_text(token) for token in range(llama.size)}
     letters = {text for text in texts if re.fullmatch("[a-zA-Zàèéìòù]+", text)} - set(pieces())
     glued = set(vocabulary.PIECES)
     assert len(glued) > 2000

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gbnf_server.llama.bindings import llama_cpp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits, Slot, _Request, free
 from gbnf_server.llama.native import NativeModel

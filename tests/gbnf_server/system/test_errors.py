@@ -13,14 +13,18 @@ import gbnf_server
 from gbnf.errors import GbnfError
 from gbnf_server.system import errors
 
-RUN_AS_FILES = {"gbnf_server.__main__", "gbnf_server.executors.child_process"}
+RUN_AS_FILES = {
+    *("gbnf_server.__main__", "gbnf_server.executors.child_process"),
+    "gbnf_server.llama.prebuilt_server",
+}
+NEEDS = {"gbnf_server.backends.ray_workers": "ray", "gbnf_server.llm_plugin": "llm"}
 
 
 def exceptions() -> Iterator[type[BaseException]]:
     server = pkgutil.walk_packages(gbnf_server.__path__, "gbnf_server.")
     bench = pkgutil.walk_packages(gbnf_bench.__path__, "gbnf_bench.")
     for module in (*server, *bench):
-        is_absent = module.name == "gbnf_server.backends.ray_workers" and find_spec("ray") is None
+        is_absent = module.name in NEEDS and find_spec(NEEDS[module.name]) is None
         if module.name not in RUN_AS_FILES and not is_absent:
             for name, value in inspect.getmembers(import_module(module.name), inspect.isclass):
                 own = value.__module__.startswith(("gbnf_server.", "gbnf_bench."))
