@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from llama_cpp.llama_grammar import json_schema_to_gbnf
-
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
+from gbnf_server.llama.grammar_engines import llguidance_tokenizer
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 
@@ -111,11 +110,15 @@ class LlamaCpp:
     errors: tuple[type[Exception], ...] = (Exception,)
 
     def __init__(self, model: NativeModel) -> None:
-        self._model = model
+        try:
+            from llama_cpp.llama_grammar import json_schema_to_gbnf  # noqa: PLC0415  # an optional peer
+        except ImportError as error:
+            raise SystemExit("llama-cpp-python is not installed: pip install '.[compiled]'") from error
+        self._model, self._convert = model, json_schema_to_gbnf
 
     def compile(self, schema_text: str) -> Any:
         """Return the GBNF text of a schema."""
-        return json_schema_to_gbnf(schema_text)
+        return self._convert(schema_text)
 
     def load(self, compiled: Any) -> Judge:
         """Return a judge that tests instances with llama.cpp's engine."""
@@ -133,13 +136,12 @@ class Llguidance:
     def __init__(self, model: NativeModel, *, lenient: bool = False) -> None:
         try:
             from llguidance import LLMatcher  # noqa: PLC0415  # an optional peer
-            from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: PLC0415  # likewise
         except ImportError as error:
             raise SystemExit("llguidance is not installed: pip install llguidance") from error
         self.name = "llguidance-lenient" if lenient else "llguidance"
         self._model, self._lenient = model, lenient
         self._matcher = LLMatcher
-        self._tokenizer = lltokenizer_from_vocab(model.vocabulary)
+        self._tokenizer = llguidance_tokenizer(model)
 
     def compile(self, schema_text: str) -> Any:
         """Return a matcher for a schema. Raises ValueError."""

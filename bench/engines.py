@@ -26,7 +26,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
-from chat_templates import BOS, EOS, chat_templates  # of the tests; `native` has put them on the path
 from corpus import DataMissingError, load_cases
 from gbnf import compile_schema, load_tools
 from gbnf.calls import ToolCall
@@ -35,7 +34,10 @@ from gbnf.tool_formats import detect
 from gbnf_server.llama import prebuilt
 from gbnf_server.llama.server_build import source_version
 from gbnf_server.system.folders import cache_folder
-from native import TOOLS
+from native import TOOLS  # puts the tests on the path
+
+# isort: split
+from chat_templates import BOS, EOS, chat_templates
 
 ROOT = Path(__file__).parents[1]
 WORKER = str(ROOT / "bench" / "engine_worker.py")

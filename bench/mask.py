@@ -20,21 +20,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import llama_cpp
 import numpy as np
 import typer
-from llama_cpp.llama_grammar import json_schema_to_gbnf
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from calls import CALLS
-from contenders import gbnf_judge, open_model
+from contenders import LlamaCpp, gbnf_judge, open_model
 from corpus import DataMissingError, load_cases, vocabulary_paths
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import load_manifests
 from gbnf.tools.tool import offered_args
+from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.folders import manifests_path
@@ -203,7 +202,7 @@ def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
     """Our grammar and the converter's, where both exist and both accept the text."""
     try:
         ours = str(compile_schema(walk.schema, closed=True))
-        theirs = json_schema_to_gbnf(json.dumps(walk.schema))
+        theirs = LlamaCpp(model).compile(json.dumps(walk.schema))
         judges = [gbnf_judge(model, text) for text in (ours, theirs)]
     except GbnfError:
         return None

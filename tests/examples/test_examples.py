@@ -36,6 +36,8 @@ pytestmark = pytest.mark.slow
 def test_a_program(name: str, printed: str, tmp_path: Path) -> None:
     if name == "mcp_tools.py":
         pytest.importorskip("mcp", reason="needs the extra mcp")
+    if name == "llama_cpp_python.py":
+        pytest.importorskip("llama_cpp", reason="needs the extra compiled")
     assert re.search(printed, run_example(name, tmp_path))
 
 

@@ -83,6 +83,24 @@ class LlamaCppEngine(GrammarEngine):
         return LlamaCppConstraint(self._model, parsed, grammar)
 
 
+def llguidance_tokenizer(model: NativeModel) -> Any:
+    """Return llguidance's tokenizer, as its module `llamacpp` does, which requires llama-cpp-python."""
+    import llguidance  # noqa: PLC0415  # optional
+
+    control, defined = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+    pieces = [model.piece(token) for token in range(model.size)]
+    for token, piece in enumerate(pieces):
+        kind = llama_cpp.llama_vocab_get_attr(model.vocabulary, token)
+        if kind & control or (kind & defined and piece.startswith(b"<") and piece.endswith(b">")):
+            pieces[token] = b"\xff" + piece  # a special token
+    return llguidance.LLTokenizer.from_llamacpp(
+        tokens=pieces,
+        vocab_ptr=model.vocabulary,
+        tokenize_fptr=ctypes.cast(llama_cpp.llama_tokenize, ctypes.c_void_p).value,
+        eos_token=sorted(model.end_tokens),  # the first is its end token; it allows all of them or none
+    )
+
+
 class LlguidanceEngine(GrammarEngine):
     """llguidance's matchers: token masks of the whole vocabulary in about 50 microseconds.
 
@@ -101,13 +119,7 @@ class LlguidanceEngine(GrammarEngine):
             ) from None
         super().__init__(model)
         self._matcher: Any = llguidance.LLMatcher
-        # as llguidance.llamacpp does, which needs llama-cpp-python
-        self._tokenizer: Any = llguidance.LLTokenizer.from_llamacpp(
-            tokens=[b"\xff" * is_control + piece for piece, is_control in model.marked_pieces()],
-            vocab_ptr=model.vocabulary,
-            tokenize_fptr=ctypes.cast(llama_cpp.llama_tokenize, ctypes.c_void_p).value,
-            eos_token=sorted(model.end_tokens),  # the first is its end token; it allows all or none
-        )
+        self._tokenizer = llguidance_tokenizer(model)
 
     def _parse(self, grammar: Grammar) -> Any:
         text = lark_text(grammar, token_ids(self._model, grammar), self._model.end_tokens)

@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -298,14 +298,6 @@ class NativeModel:
                 size = to_piece(self.vocabulary, token, buffer, capacity, 0, True)
                 self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
         return [self._pieces[token] for token in range(self.size)]
-
-    def marked_pieces(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield the bytes of each token, and whether it is a control token or one that looks like it."""
-        control, defined = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
-        for token, piece in enumerate(self._read_pieces()):
-            kind = llama_cpp.llama_vocab_get_attr(self.vocabulary, token)
-            looks_so = kind & defined and piece.startswith(b"<") and piece.endswith(b">")
-            yield piece, bool(kind & control or looks_so)
 
     def _piece(self, token: int) -> bytes:
         capacity = 64
