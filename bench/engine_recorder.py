@@ -9,17 +9,26 @@ from pathlib import Path
 
 from gbnf import Grammar
 from gbnf_server.llama.grammar_checker import EngineMatch, GrammarChecker
+from gbnf_server.llama.native import NativeModel
+from gbnf_server.llama.native_grammar import NativeGrammar, TokenState
 
 
 def pytest_configure() -> None:
     """Begin to record."""
-    match_many = GrammarChecker.match_many
-    record = Path(os.environ["ENGINES_RECORD"])
+    match_many, parse = GrammarChecker.match_many, NativeGrammar.parse
 
-    def recorded(self: GrammarChecker, grammar: Grammar | str, texts: Iterable[str]) -> list[EngineMatch]:
+    def record(grammar: str, texts: list[str]) -> None:
+        with Path(os.environ["ENGINES_RECORD"]).open("a") as file:
+            file.write(json.dumps([grammar, texts]) + "\n")
+
+    def matched(self: GrammarChecker, grammar: Grammar | str, texts: Iterable[str]) -> list[EngineMatch]:
         listed = list(texts)
-        with record.open("a") as file:
-            file.write(json.dumps([str(grammar), listed]) + "\n")
+        record(str(grammar), listed)
         return match_many(self, grammar, listed)
 
-    GrammarChecker.match_many = recorded  # type: ignore[method-assign]
+    def parsed(model: NativeModel, gbnf: str, tokens: TokenState | None = None) -> NativeGrammar:
+        record(gbnf, [])
+        return parse(model, gbnf, tokens)
+
+    GrammarChecker.match_many = matched  # type: ignore[method-assign]
+    NativeGrammar.parse = staticmethod(parsed)  # type: ignore[method-assign]

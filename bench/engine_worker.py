@@ -20,6 +20,7 @@ sys.modules[_BINDINGS.__name__] = _BINDINGS
 
 from gbnf_server.llama.demo_model import model_path  # noqa: E402  # with that library
 from gbnf_server.llama.grammar_checker import GrammarChecker  # noqa: E402  # likewise
+from gbnf_server.llama.native_grammar import NativeGrammar  # noqa: E402  # likewise
 from gbnf_server.system.errors import GrammarRefusedError  # noqa: E402  # likewise
 
 LIMIT_S = 30  # for a grammar with its texts
@@ -29,7 +30,9 @@ if __name__ == "__main__":
     for grammar, texts in json.loads(Path(sys.argv[2]).read_text())[int(sys.argv[3]) :]:
         signal.alarm(LIMIT_S)
         try:
-            result: Any = [one.complete for one in checker.match_many(grammar, texts)]
+            result: Any = [one.complete for one in checker.match_many(grammar, texts)] if texts else []
+            if not texts:  # the engine alone, without our parser before it
+                NativeGrammar.parse(checker.model, grammar)
         except GrammarRefusedError as error:
             result = f"refused: {error}"
         print(json.dumps(result), flush=True)
