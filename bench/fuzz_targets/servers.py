@@ -39,7 +39,7 @@ def _chat_client(server: ServerKind, url: str, retry_policy: RetryPolicy) -> Bac
     return OpenAICompatible(url, server, retry_policy=retry_policy)
 
 
-_CHAT_SERVERS: list[ServerKind] = ["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
+_CHAT_SERVERS: list[ServerKind] = ["vllm", "sglang", "lm_studio", "plain"]
 SERVED: dict[str, Wire] = {
     "llama-server": WIRES["llama-server"],
     "ollama": WIRES["ollama"],

@@ -74,7 +74,7 @@ class HttpClient:
         *,
         server_name: str,
         api_key: str | None,
-        retry_policy: RetryPolicy,
+        retry_policy: RetryPolicy | None = None,
         hint: str = "",
         on_broken: Callable[[], None] = lambda: None,
         closes_streams: bool = False,
@@ -92,7 +92,8 @@ class HttpClient:
             raise BackendUnreachableError(
                 f"{url!r} is not the URL of a server. Use one like http://127.0.0.1:8080."
             )
-        self.url, self._server_name, self.retry_policy = str(address), server_name, retry_policy
+        self.url, self._server_name = str(address), server_name
+        self.retry_policy = retry_policy or RetryPolicy()
         self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
         self.closes_streams = closes_streams
         # compressed responses are refused: a small one may expand beyond the memory

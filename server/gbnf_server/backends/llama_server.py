@@ -159,7 +159,7 @@ class LlamaServer(HttpBackend):
             url or llama_server_url(),
             server_name="llama-server",
             api_key=api_key,
-            retry_policy=retry_policy or RetryPolicy(),
+            retry_policy=retry_policy,
             hint="Start one with `gbnf server start --model …`",
             on_broken=self._clear_properties,
             closes_streams=True,

@@ -81,9 +81,7 @@ class Ollama(HttpBackend):
         """Prepare a client; no request is sent. Raises BackendUnreachableError if the URL is invalid."""
         if context_length < 1:
             raise ValueError(f"context_length is {context_length}; it must be at least 1")
-        self._http = HttpClient(
-            url, server_name="Ollama", api_key=api_key, retry_policy=retry_policy or RetryPolicy()
-        )
+        self._http = HttpClient(url, server_name="Ollama", api_key=api_key, retry_policy=retry_policy)
         self.model, self.url = model, self._http.url
         self.name = f"Ollama's {model} at {self.url}"
         self._context_length: int = context_length

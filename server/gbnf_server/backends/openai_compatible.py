@@ -1,7 +1,6 @@
 """Servers with OpenAI's `/v1/chat/completions`, each with its own fields for constrained decoding.
 
     vllm        structured_outputs: {"grammar": GBNF}       since vLLM 0.12
-    vllm_old    guided_grammar: GBNF                        before
     sglang      ebnf: GBNF
     lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
     plain       nothing: calls are parsed from text
@@ -53,11 +52,10 @@ from gbnf_server.system.errors import (
 )
 from gbnf_server.system.event_loop import shared_loop
 
-ServerKind = Literal["vllm", "vllm_old", "sglang", "lm_studio", "plain"]
+ServerKind = Literal["vllm", "sglang", "lm_studio", "plain"]
 
 _DIALECTS: dict[ServerKind, Dialect] = {
     "vllm": "gbnf",
-    "vllm_old": "gbnf",
     "sglang": "gbnf",
     "lm_studio": "json_schema",
     "plain": "none",
@@ -99,9 +97,7 @@ class OpenAICompatible(HttpBackend):
         if chat_template is not None and _DIALECTS[server] != "gbnf":
             raise ValueError(f"chat_template is given, but {server} takes no grammar; leave it out")
         base = url.rstrip("/").removesuffix("/v1")
-        self._http = HttpClient(
-            base, server_name=server, api_key=api_key, retry_policy=retry_policy or RetryPolicy()
-        )
+        self._http = HttpClient(base, server_name=server, api_key=api_key, retry_policy=retry_policy)
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server adds the token that begins a prompt
         self._tool_format, self._rules = None, None
@@ -241,8 +237,6 @@ class OpenAICompatible(HttpBackend):
         match self.server:
             case "vllm":
                 return {"structured_outputs": {"grammar": xgrammar_text(guard_grammar(grammar))}}
-            case "vllm_old":
-                return {"guided_grammar": xgrammar_text(guard_grammar(grammar))}
             case "sglang":
                 return {"ebnf": xgrammar_text(guard_grammar(grammar))}
             case "lm_studio":

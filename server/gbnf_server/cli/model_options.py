@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BackendName: TypeAlias = Literal[
-    "in-process", "llama-server", "ollama", "vllm", "vllm-old", "sglang", "lm-studio", "openai"
+    "in-process", "llama-server", "ollama", "vllm", "sglang", "lm-studio", "openai"
 ]
 """Where a model runs."""
 

@@ -42,9 +42,9 @@ from support.wires import closed, odd, told
 
 GBNF = compile_pool([FINAL_ANSWER])
 SCHEMA = call_schema([FINAL_ANSWER])
-SERVERS: tuple[ServerKind, ...] = ("vllm", "vllm_old", "sglang", "lm_studio", "plain")
+SERVERS: tuple[ServerKind, ...] = ("vllm", "sglang", "lm_studio", "plain")
 GRAMMARS: dict[ServerKind, AnswerFormat | None] = {
-    "vllm": GBNF, "vllm_old": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
+    "vllm": GBNF, "sglang": GBNF, "lm_studio": SCHEMA, "plain": None,
 }  # fmt: skip
 
 # OpenAI's ChatCompletionRequestUserMessageContentPart
@@ -86,7 +86,6 @@ _SAMPLING = {
 _OWN: dict[ServerKind, dict[str, Any]] = {
     # vLLM's "Structured Outputs": one of json, regex, choice, grammar, json_object, structural_tag
     "vllm": _SAMPLING | {"structured_outputs": closed(["grammar"], grammar={"type": "string"})},
-    "vllm_old": _SAMPLING | {"guided_grammar": {"type": "string"}},
     # SGLang's ChatCompletionRequest: `ebnf: Optional[str]`
     "sglang": _SAMPLING | {"ebnf": {"type": "string"}},
     # OpenAI's ResponseFormatJSONSchema, which LM Studio's "Structured Output" takes
@@ -160,7 +159,6 @@ def test_the_request_is_as_published(server: ServerKind, ask: Ask) -> None:
     assert (asked[0]["max_tokens"], asked[0]["temperature"], asked[0]["seed"]) == (7, 0.5, 3)
     ways: dict[ServerKind, dict[str, Any]] = {
         "vllm": {"structured_outputs": {"grammar": xgrammar_text(GBNF)}},
-        "vllm_old": {"guided_grammar": xgrammar_text(GBNF)},
         "sglang": {"ebnf": xgrammar_text(GBNF)},
         "lm_studio": {
             "response_format": {
@@ -195,7 +193,7 @@ def test_an_answer_that_did_not_end_by_itself_is_truncated(reason: str) -> None:
     assert (answer.finish_reason, answer.grammar_violation) == ("length", None)
 
 
-@pytest.mark.parametrize("server", ["vllm", "vllm_old", "sglang", "lm_studio"])
+@pytest.mark.parametrize("server", ["vllm", "sglang", "lm_studio"])
 def test_a_server_that_ignored_the_field_is_found_out(server: ServerKind) -> None:
     with served(chat("Sure!"), chat(None)) as script, client(script.url, server) as backend:
         for _ in range(2):

@@ -120,7 +120,6 @@ def ollama(text: str) -> Reply:
     ("kind", "path", "reply", "field"),
     [
         ("ollama", "api/chat", ollama, "format"),
-        ("vllm-old", "v1/chat/completions", chat, "guided_grammar"),
         ("openai", "v1/chat/completions", chat, None),
     ],
 )
