@@ -31,6 +31,9 @@ _Value = TypeVar("_Value")
 class RunFileError(InputError):
     """A file has no runs that can be shown; the message names the file, the path in it, and the value."""
 
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}. {_HINT}")
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
@@ -56,20 +59,20 @@ def read_runs(path: Path) -> tuple[RecordedRun, ...]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise RunFileError(f"{path} cannot be read: {error.strerror or error}. {_HINT}") from None
+        raise RunFileError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MOST_BYTES:
-        raise RunFileError(f"{path} has {len(data)} bytes; {MOST_BYTES} are allowed. {_HINT}")
+        raise RunFileError(f"{path} has {len(data)} bytes; {MOST_BYTES} are allowed")
     try:
         return parse_runs(data.decode(), str(path))
     except UnicodeDecodeError as error:
-        raise RunFileError(f"{path} is not UTF-8: {error.reason} at byte {error.start}. {_HINT}") from None
+        raise RunFileError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def parse_runs(text: str, source: str) -> tuple[RecordedRun, ...]:
     """As `read_runs`, for a text; `source` names it in errors."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
-        raise RunFileError(f"{source} is empty. {_HINT}")
+        raise RunFileError(f"{source} is empty")
     try:
         head = parse_json(lines[0][1], surrogates=True)
     except InvalidJsonError:
@@ -95,9 +98,9 @@ def _object(text: str, where: str) -> dict[str, Any]:
     try:
         value = parse_json(text, surrogates=True)
     except InvalidJsonError as error:
-        raise RunFileError(f"{where} is not JSON: {error}. {_HINT}") from None
+        raise RunFileError(f"{where} is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise RunFileError(f"{where}: must be an object, got {_shown(value)}. {_HINT}")
+        raise RunFileError(f"{where}: must be an object, got {_shown(value)}")
     return value
 
 
@@ -110,9 +113,9 @@ def _one_run(value: Mapping[str, Any], where: str, name: str) -> RecordedRun:
     )
     query, error = value.get("query", ""), value.get("error") or ""
     if not isinstance(query, str) or not isinstance(error, str):
-        raise RunFileError(f"{where}, /query and /error: must be strings. {_HINT}")
+        raise RunFileError(f"{where}, /query and /error: must be strings")
     if "outcome" not in value:
-        raise RunFileError(f"{where}, /outcome: is missing. {_HINT}")
+        raise RunFileError(f"{where}, /outcome: is missing")
     if value["outcome"] == INTERRUPTED or ("steps" not in value and error):
         return RecordedRun(name, query, None, error or "the run was interrupted", events, decodings)
     run = _read(Run, value, where, ())
@@ -136,12 +139,12 @@ def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
     grammars = read_step_grammars(value.get("grammars", {}), source)
     rows = _list(value, "runs", source)
     if not rows:
-        raise RunFileError(f"{source}, /runs: is empty. {_HINT}")
+        raise RunFileError(f"{source}, /runs: is empty")
     found = []
     for index, row in enumerate(rows):
         where = f"{source}, /runs/{index}"
         if not isinstance(row, dict):
-            raise RunFileError(f"{where}: must be an object, got {_shown(row)}. {_HINT}")
+            raise RunFileError(f"{where}: must be an object, got {_shown(row)}")
         found.append(_bench_run(row, where, grammars))
     return tuple(found)
 
@@ -155,13 +158,11 @@ def _bench_run(
     given = [row.get(name) for name in ("suite", "case", "configuration")]
     number = row.get("run")
     if not all(isinstance(each, str) for each in given) or not isinstance(number, int):
-        raise RunFileError(
-            f"{where}, /suite, /case, /configuration and /run: must be strings and a number. {_HINT}"
-        )
+        raise RunFileError(f"{where}, /suite, /case, /configuration and /run: must be strings and a number")
     suite, case, configuration = map(str, given)
     if "events" not in row:
         raise RunFileError(
-            f"{where}, /events: is missing; the runs of the function-calling leaderboard have none. {_HINT}"
+            f"{where}, /events: is missing; the runs of the function-calling leaderboard have none"
         )
     events = read_events(_list(row, "events", where), where)
     name = f"{suite}/{case}, {configuration}" + (f", run {number + 1}" if number else "")
@@ -193,7 +194,7 @@ def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[St
             text = join_lines(stored.lines, row.lines)
         except IndexError:
             raise RunFileError(
-                f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines. {_HINT}"
+                f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines"
             ) from None
         found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
     return found
@@ -207,7 +208,7 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
     for where, row in rows:
         name = row.get("id")
         if not isinstance(name, str):
-            raise RunFileError(f"{where}, /id: must be a string, got {_shown(name)}. {_HINT}")
+            raise RunFileError(f"{where}, /id: must be a string, got {_shown(name)}")
         runs.setdefault(name, None)
         match row.get("kind"):
             case "model" if "completion" in row:
@@ -218,7 +219,7 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
             case "interrupted":
                 errors[name] = f"it was interrupted during the call {_shown(row.get('call'))}"
     if not runs:
-        raise RunFileError(f"{source}: the log has no runs yet. {_HINT}")
+        raise RunFileError(f"{source}: the log has no runs yet")
     return tuple(
         RecordedRun(
             name,
@@ -234,7 +235,7 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
 def _list(value: Mapping[str, Any], name: str, where: str) -> list[Any]:
     found = value.get(name, [])
     if not isinstance(found, list):
-        raise RunFileError(f"{where}, /{name}: must be a list, got {_shown(found)}. {_HINT}")
+        raise RunFileError(f"{where}, /{name}: must be a list, got {_shown(found)}")
     return found
 
 
@@ -246,7 +247,7 @@ def read_events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> tup
         path = ("events", index) if in_list else ()
         name = row.get("event") if isinstance(row, dict) else row
         if not isinstance(name, str) or name not in kinds:
-            raise RunFileError(f"{where}, {path_pointer(path) or '/'}: {_shown(name)} is no event. {_HINT}")
+            raise RunFileError(f"{where}, {path_pointer(path) or '/'}: {_shown(name)} is no event")
         found.append(_read(kinds[name], row, where, path))
     return tuple(found)
 
@@ -264,9 +265,7 @@ def _read(kind: type[_Value], value: Any, where: str, path: tuple[int | str, ...
         inside = [step for step in first["loc"] if step != "function-before"]
         message = first["msg"].removeprefix("Value error, ")
         got = "" if first["type"] == "missing" else f", got {_shown(first['input'])}"
-        raise RunFileError(
-            f"{where}, {path_pointer((*path, *inside)) or '/'}: {message}{got}. {_HINT}"
-        ) from None
+        raise RunFileError(f"{where}, {path_pointer((*path, *inside)) or '/'}: {message}{got}") from None
 
 
 def _shown(value: Any) -> str:
