@@ -208,7 +208,7 @@ class CallsInText(CallProtocol):
 
     lines: bool = False
     reasoning_field: bool = False
-    is_constrained: ClassVar[bool] = False
+    is_constrained = False
     reads_truncated: ClassVar[bool] = True
 
     @property

@@ -149,11 +149,15 @@ class CallProtocol(ABC):
     """How a model writes calls and the final answer, and how calls and their results are shown to it.
 
     `declares_tools`: the chat template declares the tools; otherwise a prompt describes them.
-    `reads_truncated`: a text that the token limit ended may still have a call.
+    `reads_truncated`: a text that the token limit ended may still have a call. `is_constrained`: there is a
+    grammar. `answers_by_call`: the final answer is a call. `lines`: the prompt requests the line protocol.
     """
 
     declares_tools: ClassVar[bool] = False
     reads_truncated: ClassVar[bool] = False
+    is_constrained = True
+    answers_by_call = True
+    lines = False
 
     @property
     @abstractmethod
@@ -161,23 +165,8 @@ class CallProtocol(ABC):
         """The name of the call format."""
 
     @property
-    def is_constrained(self) -> bool:
-        """Whether there is a grammar."""
-        return True
-
-    @property
-    def answers_by_call(self) -> bool:
-        """Whether the final answer is a call."""
-        return True
-
-    @property
     def reasons_first(self) -> bool:
         """Whether reasoning comes before the answer, in the same text."""
-        return False
-
-    @property
-    def lines(self) -> bool:
-        """Whether the prompt requests the line protocol."""
         return False
 
     @property
