@@ -92,7 +92,9 @@ def inspect(
     choice = _choice(whitespace, property_order, call_format, source)
     with _inspection(context, paths or [], sources, schema, source, run or [], choice) as inspection:
         if html is not None:
-            _write_file(html, inspection.file())
+            with writing(f"{html} cannot be written"):  # a schema may contain a lone surrogate
+                html.write_text(inspection.file(), "utf-8", errors="replace")
+            say(f"wrote {html}")
         else:
             inspection.decoder = _decoder(source, inspection)
             _serve(inspection, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
@@ -207,12 +209,6 @@ def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
     if inspection.schema is not None and source.model is not None:  # the bundled model knows no schemas
         return LiveDecoder(source.open, source.model, schema=inspection.schema.schema)
     return None
-
-
-def _write_file(path: Path, text: str) -> None:
-    with writing(f"{path} cannot be written"):
-        path.write_text(text, "utf-8", errors="replace")  # a schema may contain a lone surrogate
-    say(f"wrote {path}")
 
 
 def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, assert_never, get_args
 
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
@@ -35,6 +35,7 @@ FieldKind = Literal[
 
 FIELD_KINDS: tuple[FieldKind, ...] = get_args(FieldKind)
 
+_Value = TypeVar("_Value")
 _CHOICES = ("choice", "choice_with_preview", "multi_choice")
 _PREVIEW_BYTES = 64 * 1024
 _PREVIEW_LINES = 5
@@ -117,11 +118,7 @@ class TerminalPerson:
             return True
         self._print(f"{call.get('name')} wants to run with")
         self._print(json.dumps(call.get("arguments", {}), ensure_ascii=False, indent=2))
-        while True:
-            try:
-                return _yes_no(self._input("Allow it? [y/N] ") or "no")
-            except ValueError as error:
-                self._print(str(error), style="red")
+        return self._until_valid("Allow it? [y/N] ", lambda typed: _yes_no(typed or "no"))
 
     def _ask(self, field: Field) -> Any:
         for number, option in enumerate(field.options, start=1):
@@ -129,13 +126,16 @@ class TerminalPerson:
             if field.kind == "choice_with_preview":
                 self._print(self._preview(option), style="dim")
         hint = _HINTS.get(field.kind, "").format(len(field.options))
+        is_hidden = field.kind == "credentials"
+        return self._until_valid(
+            f"{field.prompt}{hint}: ", lambda typed: check_answer(field, typed, self._workspace), is_hidden
+        )
+
+    def _until_valid(self, prompt: str, read: Callable[[str], _Value], hidden: bool = False) -> _Value:
+        """Ask until `read` accepts what is typed."""
         while True:
             try:
-                return check_answer(
-                    field,
-                    self._input(f"{field.prompt}{hint}: ", hidden=field.kind == "credentials"),
-                    self._workspace,
-                )
+                return read(self._input(prompt, hidden=hidden))
             except ValueError as error:
                 self._print(str(error), style="red")
 

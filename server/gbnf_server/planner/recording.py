@@ -122,7 +122,7 @@ class RecordedCall:
     ) -> RecordedCall:
         """Return a call of a model. No request contains credentials: no model gets them."""
         asked: dict[str, Any] = {
-            "messages": tuple(_plain_message(message) for message in request.messages),
+            "messages": tuple(map_json(message, _plain_image) for message in request.messages),
             "grammar": grammar_text(request.grammar),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
@@ -185,12 +185,8 @@ def grammar_text(grammar: AnswerFormat | None) -> str:
     return str(grammar) if isinstance(grammar, Grammar) else json.dumps(grammar, ensure_ascii=False)
 
 
-def _plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message as JSON; of images, only the type and the size."""
-    return {key: map_json(value, _plain_image) for key, value in message.items()}
-
-
 def _plain_image(value: Any) -> Any:
+    """Return of an image only the type and the size."""
     return {"media_type": value.media_type, "bytes": len(value.data)} if isinstance(value, Image) else value
 
 

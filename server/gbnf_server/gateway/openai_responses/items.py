@@ -90,15 +90,10 @@ _ITEMS: dict[str, type[Part]] = {
 }
 
 
-def add_items(
-    turns: Turns,
-    items: Sequence[Any],
-    stored: Callable[[str], Mapping[str, Any] | None],
-    param: str = "input",
-) -> None:
+def add_items(turns: Turns, items: Sequence[Any], stored: Callable[[str], Mapping[str, Any] | None]) -> None:
     """Add the items to the conversation. `stored` returns the stored item with an id. Raises HttpError."""
     for index, value in enumerate(items):
-        path = f"{param}[{index}]"
+        path = f"input[{index}]"
         item = read_kind(_ITEMS, value, path, kind="message")
         if isinstance(item, _Reference):
             found = stored(item.id)

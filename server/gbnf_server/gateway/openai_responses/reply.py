@@ -25,6 +25,7 @@ _REPEATED = (
     "user",
 )  # fmt: skip
 """The parameters that a response repeats as they are."""
+_PREFIXES: dict[Kind, str] = {"call": "fc", "text": "msg", "reasoning": "rs"}  # of the ids of items
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -49,19 +50,10 @@ class ResponsesReply(BlockReply["_Item"]):
         return self._written([*self._begin(), {"type": "response.failed", "response": self._body}])
 
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
+        identifier = item_id(_PREFIXES[kind], self._base["id"], index)
         if call is not None:
-            return _Call(
-                index,
-                self._item_id("fc", index),
-                call.id,
-                self._parsed.places.get(call.name, (None, call.name)),
-            )
-        if kind == "text":
-            return _Text(kind, index, self._item_id("msg", index), _TEXT)
-        return _Text(kind, index, self._item_id("rs", index), self._reasoning)
-
-    def _item_id(self, prefix: str, index: int) -> str:
-        return item_id(prefix, self._base["id"], index)
+            return _Call(index, identifier, call.id, self._parsed.places.get(call.name, (None, call.name)))
+        return _Text(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
 
     def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
         if not self._has_begun:
