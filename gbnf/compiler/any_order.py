@@ -118,14 +118,8 @@ def any_order_expr(members: ObjectMembers, layout: Layout, scope: Scope, budget:
             break
     if len(exact) < len(members.values):
         loosened.append(("properties", DUPLICATES))
-        loosened += [
-            (keyword, DUPLICATES_COUNT)
-            for keyword, is_counted in (
-                ("required", not members.required <= exact),
-                ("minProperties", members.least > 0),
-            )
-            if is_counted
-        ]
+        counted = {"required": not members.required <= exact, "minProperties": members.least > 0}
+        loosened += [(keyword, DUPLICATES_COUNT) for keyword, is_counted in counted.items() if is_counted]
     elif members.least > 1 and members.others:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
     return ObjectExpr(expr, tuple(loosened))
@@ -425,17 +419,15 @@ class _Automaton:
             is_rest = kind.is_declared and not kind.bit and not kind.is_required
             if is_rest and self._rest_most is not None and rest == self._rest_most:
                 continue
-            yield (
-                at,
-                _OrderState(
-                    given | kind.bit,
-                    required + (kind.is_required and not kind.bit),
-                    counts,
-                    rest + (is_rest and self._rest_most is not None),
-                    satisfied | kind.satisfies,
-                    left,
-                ),
+            follower = _OrderState(
+                given | kind.bit,
+                required + (kind.is_required and not kind.bit),
+                counts,
+                rest + (is_rest and self._rest_most is not None),
+                satisfied | kind.satisfies,
+                left,
             )
+            yield at, follower
 
     def _may_end(self, state: _OrderState) -> bool:
         if len(self._needed) > 1:

@@ -21,11 +21,9 @@ class PartCache(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """Return the entry, None if there is none."""
-        ...
 
     def put(self, key: str, entry: bytes) -> None:
         """Keep an entry, if possible. It replaces the present one."""
-        ...
 
 
 class _CacheInUse:

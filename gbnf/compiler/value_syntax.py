@@ -343,16 +343,12 @@ class _Syntaxes:
     def form(self, form: ValueForm, key: str, key_end: str) -> ElementForm:
         """Return a form under a key, without the end of the key."""
         before = filled(form.before, key)[len(key_end) :]
-        syntax: ValueSyntax | None
-        match form.encoding:
-            case "raw":
-                syntax = None
-            case "json":
-                syntax = self._json
-            case "python":
-                syntax = self._python
-            case "nested":
-                syntax = self.nested
+        syntaxes: dict[Encoding, ValueSyntax | None] = {
+            "json": self._json,
+            "python": self._python,
+            "raw": None,
+        }
+        syntax = self.nested if form.encoding == "nested" else syntaxes[form.encoding]
         return ElementForm(before, filled(form.after, key), syntax, form.trimmed, form.encoding)
 
 

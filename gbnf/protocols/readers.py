@@ -45,7 +45,6 @@ class AnswerReader(Protocol):
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return what they tell."""
-        ...
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """End the answer; return the rest, by default none. `truncated`: a limit of tokens ended it."""

@@ -33,15 +33,12 @@ class Subject(Protocol):
 
     def valid(self) -> st.SearchStrategy[Any]:
         """Return valid values, keys in declared order."""
-        ...
 
     def errors(self, value: Any) -> tuple[str, ...]:
         """Return the validator's errors, one line each; empty if the value is valid."""
-        ...
 
     def concerns(self, finding: Finding, value: Any) -> bool:
         """Return whether a finding is about the part of the grammar that `value` belongs to."""
-        ...
 
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:

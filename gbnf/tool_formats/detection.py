@@ -328,9 +328,7 @@ def _with_same_index(before: Pieces, between: Pieces) -> Pieces:
 def _marker(begin: str, head: Sequence[Part]) -> str:
     """Return the text that begins calls, and occurs in no text before them."""
     lead = head[0] if head and isinstance(head[0], str) else ""
-    text = (begin + lead).lstrip()
-    tag = CONTROL_TEXT.match(text)
-    if tag:
+    if tag := CONTROL_TEXT.match((begin + lead).lstrip()):
         return tag[0]
     marker = begin.strip() or lead.strip()
     if not marker:

@@ -315,11 +315,8 @@ def unwritten_calls(prompt: str) -> UnwrittenCalls | None:
 def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
     """Return where the given arguments stand, and whether they are quoted JSON; None: not all do."""
     for quoted in (False, True):
-        found = [
-            span
-            for span, value in _json_values(text, '"' if quoted else "{")
-            if _is_given(value, given[0], quoted)
-        ]
+        values = _json_values(text, '"' if quoted else "{")
+        found = [span for span, value in values if _is_given(value, given[0], quoted)]
         if len(found) >= len(given):
             return found[: len(given)], quoted
     return None

@@ -94,7 +94,6 @@ class Ranker(Protocol):
 
     def rank(self, query: str, tools: Sequence[Tool], /) -> Sequence[float]:
         """Return a finite score for each tool, in the order of `tools`; the higher, the better it fits."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,6 @@ class Backend(Protocol):
     @property
     def enforces_grammar(self) -> bool:
         """Whether each answer of a request with a grammar is in its language, or a prefix of it."""
-        ...
 
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see the module.
@@ -220,57 +219,47 @@ class Backend(Protocol):
         Raises GrammarRefusedError, RequestNotSupportedError, ContextOverflowError, BackendUnreachableError,
         ServerResponseError or BackendError.
         """
-        ...
 
     def complete(self, request: Request) -> Completion:
         """Return the completion of one answer, blocking. Raises what `generate` does."""
-        ...
 
     @property
     def name(self) -> str:
         """The model or the server, for messages and reports."""
-        ...
 
     @property
     def dialect(self) -> Dialect:
         """What `grammar` is."""
-        ...
 
     def info(self) -> ModelInfo:
         """Return what is known of the model, blocking. Raises BackendError.
 
         Only a llama-server is asked, whenever it may have been restarted with another model.
         """
-        ...
 
     def context_length(self) -> int:
         """Return the longest conversation in tokens, prompt and answer together, blocking.
 
         Asks a server that has not yet told. Raises BackendError if it does not report it.
         """
-        ...
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return `info`, and `context_length` if the backend reports it, for an event loop."""
-        ...
 
     def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt, which need not fit the context.
 
         Raises RequestNotSupportedError where only the server knows, and the errors of `generate`.
         """
-        ...
 
     def clear_prompt_cache(self) -> None:
         """Evaluate the whole prompt of the next call, if the backend controls its cache.
 
         A reused prefix changes the last digits of the logits after it.
         """
-        ...
 
     def close(self) -> None:
         """Release the model. Idempotent; completing afterwards is an error."""
-        ...
 
     def __enter__(self) -> Self: ...
 

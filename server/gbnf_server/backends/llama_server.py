@@ -17,6 +17,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -236,10 +237,7 @@ class LlamaServer(HttpBackend):
         if preserved:
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
-
-        def read(response: httpx.Response, stream: EventStream) -> Completion:
-            return _read_completion(response, stream, request, properties.context_length)
-
+        read = partial(_read_completion, request=request, context_length=properties.context_length)
         with ExitStack() as stack:
             if request.cache_salt:
                 slots = properties.slots

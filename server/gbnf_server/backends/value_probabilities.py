@@ -31,11 +31,9 @@ class ValueScorer(Protocol):
 
     def scores(self, start: int, end: int, alternatives: Sequence[str]) -> Sequence[float] | None:
         """Return the log-probability of each text in place of `text[start:end]`, None if it is unknown."""
-        ...
 
     def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
         """Return the tokens of `text[start:end]`, and where in the text the first begins."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Self, assert_never
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, assert_never
 
 from rich.console import Console
 from rich.status import Status
@@ -71,7 +71,7 @@ class _Waiting:
         return Text(escape_line(waited))
 
 
-class RunProgress:
+class RunProgress(AbstractContextManager["RunProgress"]):
     """Prints each event of a run; restores the terminal when closed.
 
     `output`: if quiet, only warnings are printed, and why there is no answer. `counts_text`: the model's text
@@ -84,9 +84,6 @@ class RunProgress:
         self._waiting = _Waiting("")
         self._model_s = 0.0
         self._running: ToolCalled | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

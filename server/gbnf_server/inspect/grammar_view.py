@@ -174,16 +174,8 @@ def _view(
         "own_rules": len(own_rules),
     }
     lines = schema_lines(schema, effects, findings, origins.without_effect)
-    return GrammarView(
-        name,
-        description,
-        grammar,
-        tuple(rules),
-        lines,
-        tuple(sorted(findings)),
-        sizes,
-        _main_rules(rules, lines),
-    )
+    main_rules, findings = _main_rules(rules, lines), tuple(sorted(findings))
+    return GrammarView(name, description, grammar, tuple(rules), lines, findings, sizes, main_rules)
 
 
 def _marks(rule: str, production: Expr, origins: Origins) -> dict[int, tuple[str, ...]]:

@@ -17,12 +17,12 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from itertools import count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -224,7 +224,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return " ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-class RunRecorder:
+class RunRecorder(AbstractContextManager["RunRecorder"]):
     """Collects the events of one run and the calls of its model, and writes them when it is closed.
 
     Raises SetupError at once if the file cannot be written.
@@ -287,9 +287,6 @@ class RunRecorder:
             "events": [event.to_json() for event in self._events],
             "decodings": [decoding.to_json() for decoding in self._decodings],
         }
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

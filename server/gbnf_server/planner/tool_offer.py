@@ -229,9 +229,8 @@ def _excluded(
     tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
-    if (
-        not options.protocol.is_constrained or options.dialect == "json_schema"
-    ):  # engines ignore or refuse its `not`
+    # engines ignore or refuse the `not` of a JSON Schema
+    if not options.protocol.is_constrained or options.dialect == "json_schema":
         return {}
     return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
 
@@ -317,12 +316,10 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
             _append(state, suggest_tool(best, language=options.language))
         return
     more = tuple(tool for tool in tools if tool not in state.described)
-    if more and options.protocol.declares_tools:
-        state.described = (*state.described, *more)
-    elif more:
+    if more and not options.protocol.declares_tools:
         # after a person's answer that names something new, or what find_tools found
         _append(state, describe_added_tools(more, style=options.prompt_style, language=options.language))
-        state.described = (*state.described, *more)
+    state.described = (*state.described, *more)
 
 
 def _clearly_best(tools: tuple[Tool, ...], query: str, options: ResolvedOptions) -> Tool | None:

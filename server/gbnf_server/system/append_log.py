@@ -10,8 +10,9 @@ import fcntl
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from gbnf_server.system.errors import InputError, SetupError
 
@@ -28,7 +29,7 @@ class LogDamagedError(InputError):
         super().__init__(reason)
 
 
-class AppendLog:
+class AppendLog(AbstractContextManager["AppendLog"]):
     """An open log. `values`: those that were in it when it was opened. Several threads may append."""
 
     def __init__(self, path: Path, read: Callable[[Any], Any] = lambda value: value) -> None:
@@ -64,9 +65,6 @@ class AppendLog:
     def close(self) -> None:
         """Close the file, and unlock it."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

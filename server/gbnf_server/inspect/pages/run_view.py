@@ -18,6 +18,7 @@ from gbnf_server.planner.events import (
     RunStarted,
     SalvagedAnswer,
     SalvageStarted,
+    Step,
     StepStarted,
     ToolCalled,
     ToolDone,
@@ -222,8 +223,7 @@ def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
     return EntryView(
         "model",
         f"Model: {_PURPOSES[event.purpose]}",
-        clip(event.text, _MOST_CHARACTERS),
-        clip(event.reasoning, _MOST_CHARACTERS),
+        *_said(event),
         tuple(facts),
         duration_s=event.duration_s,
         decoding=decoding,
@@ -241,8 +241,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             index, decoding = left.pop(0)
             entries.append(_logged_entry(decoding, index))
         if found is None:
-            text, reasoning = clip(step.text, _MOST_CHARACTERS), clip(step.reasoning, _MOST_CHARACTERS)
-            entries.append(EntryView("model", "Model: call", text, reasoning))
+            entries.append(EntryView("model", "Model: call", *_said(step)))
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
         clock += step.model_s
         entries += [EntryView("note", "Repaired", "", repair) for repair in step.repairs]
@@ -268,8 +267,14 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
 
 def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
     facts = (f"{decoding.usage.prompt_tokens} prompt tokens", f"{decoding.usage.completion_tokens} generated")
-    text, reasoning = clip(decoding.text, _MOST_CHARACTERS), clip(decoding.reasoning, _MOST_CHARACTERS)
-    return EntryView("model", "Model: call", text, reasoning, facts, decoding=index, grammar=decoding.grammar)
+    return EntryView(
+        "model", "Model: call", *_said(decoding), facts, decoding=index, grammar=decoding.grammar
+    )
+
+
+def _said(by: ModelCalled | Step | RecordedCall) -> tuple[str, str]:
+    """Return what the model wrote, and its reasoning, each shortened."""
+    return clip(by.text, _MOST_CHARACTERS), clip(by.reasoning, _MOST_CHARACTERS)
 
 
 def _output(output: str) -> tuple[str, ...]:

@@ -12,12 +12,13 @@ when a tool is called with the handle.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from gbnf.strict_json import map_json
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
 from gbnf_server.backends.base import Completion, Timings, Usage
@@ -149,7 +150,9 @@ class Replay:
     def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
         """Ask the person again for the credentials in the arguments; return the error if nobody answers."""
         missing = self._typed.keys() - context.secrets.prompts.keys()
-        wanted = {handle: self._typed[handle] for handle in _texts(arguments) if handle in missing}
+        scalars: list[Any] = []
+        map_json(arguments, scalars.append)
+        wanted = {handle: self._typed[handle] for handle in scalars if handle in missing}
         if not wanted:
             return None
         fields = tuple(Field(handle, prompt, "credentials") for handle, prompt in wanted.items())
@@ -199,16 +202,3 @@ class _ReplayedPerson:
             raise
         self._replay.record("approval", approved=approved)
         return approved
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every string in a JSON value, except keys."""
-    match value:
-        case str():
-            yield value
-        case Mapping():
-            for inner in value.values():
-                yield from _texts(inner)
-        case list() | tuple():
-            for inner in value:
-                yield from _texts(inner)
