@@ -19,7 +19,7 @@ from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
@@ -390,14 +390,11 @@ def _read_completion(
     stop = answer.get("stop_type")
     if stop not in ("eos", "word", "limit", "none"):
         raise BackendError("llama-server's answer has no reason for its end. Update the server.")
-    finish: Literal["stop", "length"] = (
-        "stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length"
-    )
     timings = answer.get("timings")
     stopped = answer.get("stopping_word") if stop == "word" else None
     return Completion(
         text="",
-        finish_reason=finish,
+        finish_reason="stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length",
         usage=Usage(
             parse_count(answer.get("tokens_evaluated")),
             parse_count(answer.get("tokens_predicted")),

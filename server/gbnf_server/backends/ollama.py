@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
@@ -148,10 +148,9 @@ class Ollama(HttpBackend):
         # servers before 0.3 give no reason: then only the count shows a truncation
         full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")
-        finish: Literal["stop", "length"] = "stop" if reason == "stop" else "length"
         return Completion(
             text="",
-            finish_reason=finish,
+            finish_reason="stop" if reason == "stop" else "length",
             usage=Usage(parse_count(answer.get("prompt_eval_count")), parse_count(answer.get("eval_count"))),
             timings=Timings(
                 parse_number(answer.get("prompt_eval_duration")) * _NANO,

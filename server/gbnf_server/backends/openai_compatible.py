@@ -249,12 +249,11 @@ class OpenAICompatible(HttpBackend):
         answer = read_object(
             response, stream.last, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
         )
-        # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
-        finish: Literal["stop", "length"] = "stop" if answer.get("finish_reason") == "stop" else "length"
         usage, told = answer.get("usage"), (answer.get("stop_reason"), answer.get("matched_stop"))
         return Completion(
             text="",
-            finish_reason=finish,
+            # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
+            finish_reason="stop" if answer.get("finish_reason") == "stop" else "length",
             usage=Usage(
                 parse_count(value_at(usage, "prompt_tokens")),
                 parse_count(value_at(usage, "completion_tokens")),

@@ -230,8 +230,6 @@ class Gateway:
                 tokens.labels("cached").inc(usage.cached_tokens)
                 tokens.labels("completion").inc(usage.completion_tokens)
                 tokens.labels("forced").inc(event.enforcement.forced_tokens)
-            case _:
-                pass
 
     def _count_prompt(self, upstream: Upstream, usage: Usage) -> None:
         labels = upstream.name, self.model

@@ -325,8 +325,6 @@ def _message(message: _Message, index: int) -> Message:
                 ]
             if message.reasoning_content:
                 made["reasoning_content"] = message.reasoning_content
-        case _:
-            pass
     return made
 
 
