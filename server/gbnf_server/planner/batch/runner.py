@@ -9,10 +9,9 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Outcome, Planner
@@ -54,7 +53,7 @@ class BatchResult:
         return given | {"interrupted": dict(self.interrupted or {})}
 
 
-class Batch(AbstractContextManager["Batch"]):
+class Batch:
     """Requests, a planner, and the log of their runs.
 
     Raises BatchError if the log belongs to other tools, options, another model or workspace, is in use, or
@@ -94,6 +93,9 @@ class Batch(AbstractContextManager["Batch"]):
         except BaseException:
             self._log.close()
             raise
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._log.close()
