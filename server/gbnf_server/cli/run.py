@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Workspace
     from gbnf_server.planner import Event, Outcome, PlannerOptions, Run
 
-_CODES: dict[Outcome, ExitCode] = {"answered": ExitCode.SUCCESS, "failed": ExitCode.ENVIRONMENT}
+_CODES: dict[Outcome, ExitCode] = {
+    "answered": ExitCode.SUCCESS,
+    "salvaged": ExitCode.FAILURE,
+    "blocked": ExitCode.FAILURE,
+    "exhausted": ExitCode.FAILURE,
+    "failed": ExitCode.ENVIRONMENT,
+}
 
 
 def run(
@@ -146,7 +152,7 @@ def run(
         run = run_request(
             query, pool, source, options, output, settings, workspace, image or (), approve_all=yes
         )
-    raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES.get(run.outcome, ExitCode.FAILURE))
+    raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
 
 
 def run_request(
