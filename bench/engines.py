@@ -51,10 +51,10 @@ Case = tuple[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A version of llama.cpp. `server`: its llama-server, None for the prebuilt one of ours, "" for none."""
+    """A version of llama.cpp. `binary`: its library. `server`: its llama-server, None for the prebuilt one of ours, "" for none."""
 
     name: str
-    library: Path
+    binary: Path
     server: str | None
 
 
@@ -149,7 +149,6 @@ def limit_cases() -> list[Case]:
 
 def maskbench_cases() -> list[Case]:
     """Every tenth case: the grammar of its schema, and its instances."""
-
     found: list[Case] = []
     try:
         for case in load_cases(every=10):
@@ -164,8 +163,7 @@ def maskbench_cases() -> list[Case]:
 
 
 def native_cases() -> list[Case]:
-    """A call of one tool and of two, in each native format, with the grammar of these tools."""
-
+    """A call in each native format, whole, cut and with another value, with the grammar of its tools."""
     place = {"floor": 2, "wing": "east"}
     arguments = {"kind": "small", "count": 2, "code": "abc-1234", "flags": [True], "place": place}
     tools = load_tools(TOOLS)
@@ -190,7 +188,7 @@ def verdicts(engine: Engine, cases: Sequence[Case]) -> list[Any]:
         file = Path(folder, "cases.json")
         file.write_text(json.dumps(cases))
         while len(results) < len(cases):
-            command = [sys.executable, WORKER, str(engine.library), str(file), str(len(results))]
+            command = [sys.executable, WORKER, str(engine.binary), str(file), str(len(results))]
             done = subprocess.run(command, check=False, capture_output=True, text=True)
             results += map(json.loads, done.stdout.splitlines())
             if len(results) < len(cases):  # the next one crashed, or took too long
