@@ -51,7 +51,10 @@ Case = tuple[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A version of llama.cpp. `binary`: its library. `server`: its llama-server, None for the prebuilt one of ours, "" for none."""
+    """A version of llama.cpp, with its library.
+
+    `server`: its llama-server, None for the prebuilt one of ours, "" for none.
+    """
 
     name: str
     binary: Path

@@ -3,8 +3,8 @@
     python prebuilt_server.py --model F.gguf --port 8080
 
 It takes the options of llama-server that are listed below, reads LLAMA_API_KEY and LLAMA_ARG_CORS_ORIGINS,
-logs the same lines, has the same endpoints, and ends when it gets SIGTERM. Any other option is an error: a server that
-ignores one would not do what was asked. It is run as a file, and imports nothing of this package.
+logs the same lines, has the same endpoints, and ends when it gets SIGTERM. Any other option is an error: a
+server that ignores one would not do what was asked. It is run as a file, and imports nothing of this package.
 """
 
 from __future__ import annotations
