@@ -6,20 +6,23 @@ grammar, so that it works with every backend that takes one. It is removed befor
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from gbnf import Grammar, compile_pool
 from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
+from gbnf.compiler.automaton_rules import words_expr
+from gbnf.compiler.grammar import CompiledRules
 from gbnf.compiler.layout import PropertyOrder, Whitespace
+from gbnf.compiler.pool import compile_tools, pool_tools
+from gbnf.compiler.primitives import RESERVED
+from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.dialects import call_schema
 from gbnf.grammar import ir
-from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, Ref, Rules, alt, char_class, literal, repeat, seq
+from gbnf.grammar.ir import Ref, Rules, alt, char_class, literal, repeat, seq
+from gbnf.grammar.passes import run_passes
 from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import (
     CallProtocol,
@@ -29,10 +32,10 @@ from gbnf.protocols.protocol import (
     for_template,
 )
 from gbnf.protocols.readers import REASONING_KEY, AnswerReader, FinalAnswerText, TextCalls, WholeJsonCall
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
-from gbnf.tool_formats.cursor import Delimiters, Steps
-from gbnf.tool_formats.streaming import DeltaStream
-from gbnf.tool_formats.value_reading import EndOfTextError, read_json
+from gbnf.regular.ecma262 import search
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ToolFormat, text_calls
+from gbnf.tool_formats.streaming import TextCallDeltas
+from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 
 
@@ -135,9 +138,8 @@ class JsonCalls(CallProtocol):
         {"name": "tool", "arguments": {…}}      one call; further ones on lines of their own
         any text that does not begin like one   the answer
 
-    A text that begins with `{"name":` is a call, so that its first characters decide. Models that are trained
-    to answer with a tool may also write `{"name": "final_answer", "arguments": {"message": "…"}}`, whose
-    message is the text.
+    Calls in code blocks, in lists and with other keys are read, too (`gbnf.tool_formats.text_calls`). Models
+    that are trained to answer with a tool may also write a call of `final_answer`, whose message is the text.
 
     `is_constrained`: by a grammar, rather than by the prompt only. `answers_by_call`: each answer is one
     call. `also_final_answer`: of a text, which may also be written as a call of `final_answer`.
@@ -175,8 +177,7 @@ class JsonCalls(CallProtocol):
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
-        del offered
-        return JsonCallStream(final_answer=self.also_final_answer)
+        return JsonCallStream(offered.tools, final_answer=self.also_final_answer)
 
 
 @dataclass(frozen=True)
@@ -322,15 +323,14 @@ def pop_reasoning(call: Any) -> tuple[str, Any]:
     return "", call
 
 
-_BEGIN = '{"name":'
-_BEGINNING, _NOTHING = Delimiters([re.escape(_BEGIN)]), Delimiters([])
-_HEAD = Delimiters([r'\{"name": ?("(?:[^"\\]|\\.)*"), ?"arguments": ?(?=\{)'])
-# no rule of a pool has one of these names: those of its tools begin with "args"
-_CALL, _TEXT, _REST = Ref("oneCall"), Ref("plainText"), Ref("restOfText")
+# no rule of a pool has this name: those of its tools begin with "args"
+_CALL = Ref("oneCall")
+_SPACES = r"[ \t\r\n]"
 
 
+@lru_cache(maxsize=512)
 def json_grammar(
-    tools: Sequence[Tool],
+    tools: tuple[Tool, ...],
     *,
     tool_choice: Literal["auto", "required"],
     parallel: bool,
@@ -341,43 +341,53 @@ def json_grammar(
 
     `parallel`: there may be several calls. `final_answer`: a text may also be a call of that built-in tool.
     """
-    answers = final_answer and tool_choice == "auto" and all(tool.name != FINAL_ANSWER.name for tool in tools)
-    pool = compile_pool(tools, final_answer=answers, property_order=property_order)
-    productions = dict(pool.rules.productions)
-    call = productions.pop("root")
-    root: Expr = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL
-    if tool_choice == "auto":
-        root = alt(root, _TEXT)
-        # the rules of texts that neither are nor begin with the beginning of a call, or with a space
-        text: Expr = EMPTY_LANGUAGE
-        for index, expected in reversed(list(enumerate(_BEGIN))):
-            others = char_class(expected, "" if index else " \t\r\n", negated=True)
-            text = alt(seq(literal(expected), text), seq(others, _REST), EPSILON)
-        productions |= {_TEXT.name: text, _REST.name: repeat(char_class(negated=True))}
-    return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
+    if tool_choice == "required":
+        pool = compile_pool(tools, property_order=property_order)
+        productions = dict(pool.rules.productions)
+        call = productions.pop("root")
+        root = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL
+        return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
+    answers = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
+    tools = pool_tools(tools, answers, ask_user=False)
+    options, _ = part_options(None, property_order)
+    text, taken = _plain_text(), RESERVED | text_calls.RULES
+    compiled = compile_tools(tools, options, False, strict=False, taken=taken | text.names)
+    in_text = text_calls.text_call_rules(compiled.tools, parallel=parallel, bare=True)
+    others = text_calls.other_object_rules(tuple(tool.name for tool in compiled.tools), ())
+    return compiled.link((text, in_text, others), (), options)
 
 
-class JsonCallStream(DeltaStream):
-    """Reads an answer of `json_grammar` piece by piece. The text has been matched against the grammar."""
+@lru_cache(maxsize=1)
+def _plain_text() -> CompiledRules:
+    """Return the rules of all answers, and of the texts that begin neither like a call nor with a space."""
+    table = RuleTable(RESERVED - {"root"} | text_calls.RULES)
+    root = table.reserve("root")
+    begun = search(f"^{_SPACES}|^{text_calls.BEGINNING}")
+    text = words_expr(search("^[^\\0]*$") - begun, Scope(table, ("text",)))
+    rest = repeat(char_class(negated=True))
+    table.define(root, alt(Ref(text_calls.TEXT_CALLS), seq(Ref(text_calls.OTHER_OBJECT), rest), text))
+    return CompiledRules.of(run_passes(Rules(table.productions, root.name)))
 
-    def __init__(self, *, final_answer: bool) -> None:
-        super().__init__()
-        self._final_answer, self._index = final_answer, 0
 
-    def _read(self) -> Steps[None]:
-        cursor, add, message = self._cursor, self._deltas.append, FinalAnswerText()
-        if (yield from cursor.match(_BEGINNING, read=False)) is None:
-            yield from cursor.until(_NOTHING, lambda piece: add(TextDelta(piece)))
-        with suppress(EndOfTextError):
-            while (head := (yield from cursor.match(_HEAD, read=False))) is not None:
-                name = json.loads(head[1])
-                if self._final_answer and name == FINAL_ANSWER.name:
-                    yield from cursor.until(_NOTHING, lambda piece: self._deltas.extend(message.feed(piece)))
-                    break
-                cursor.at = head.end()
-                add(CallStarted(self._index, f"call_{self._index + 1}", name))
-                yield from read_json(cursor, lambda piece: add(ArgumentsDelta(self._index, piece)))
-                if (yield from cursor.skip_exactly("}")):
-                    add(CallEnded(self._index))
-                yield from cursor.skip_space()
-                self._index += 1
+class JsonCallStream(TextCallDeltas):
+    """Reads an answer of `json_grammar`. `final_answer`: a call of that tool is its message."""
+
+    def __init__(self, tools: Sequence[Tool], *, final_answer: bool) -> None:
+        self._reads_message = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
+        super().__init__((*tools, FINAL_ANSWER) if self._reads_message else tools)
+        self._message: FinalAnswerText | None = None
+
+    def _advance(self) -> list[Delta]:
+        deltas = super()._advance()
+        return [other for delta in deltas for other in self._without_final_answer(delta)]
+
+    def _without_final_answer(self, delta: Delta) -> list[Delta]:
+        match delta:
+            case CallStarted(name=name) if self._reads_message and name == FINAL_ANSWER.name:
+                self._message = FinalAnswerText()
+                return self._message.feed(f'{{"name": "{name}", "arguments": ')
+            case ArgumentsDelta(json_text=piece) if self._message is not None:
+                return self._message.feed(piece)
+            case CallEnded() if self._message is not None:
+                return []
+        return [delta]

@@ -8,7 +8,7 @@ never contains the marker, and whoever reads an answer finds where its calls beg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal as OneOf
@@ -29,6 +29,7 @@ from gbnf.grammar.ir import (
     Literal,
     Ref,
     Rules,
+    alt,
     char_class,
     literal,
     optional,
@@ -38,10 +39,12 @@ from gbnf.grammar.ir import (
 )
 from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
+from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.cursor import SPACE
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, JsonArguments, Reasoning
+from gbnf.tool_formats.text_calls import BEGINNING, OTHER_OBJECT, RULES, TEXT_CALLS
 
 #: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4
@@ -187,11 +190,18 @@ CALLS = "calls"
 
 _WHITESPACE = " \t\r\n"
 _SPACES = f"[{_WHITESPACE}]*"
-_ANY = r"[^\0]"
 #: The whitespace before calls that are required, besides the template's own: a model could write it for ever.
 _FEW_SPACES = "[ \\n]{0,2}"
 #: The characters that stand for calls: NUL, which the engine cannot match, and noncharacters.
 _PLACEHOLDERS = ("\0", "\U0010ffff", "\U0010fffe", "\U0001ffff", "\U0001fffe")
+#: Those that stand for calls in a text, and for the beginning of another object (see `text_calls`).
+_TEXT_CALLS, _OTHER_OBJECT = "\U0002ffff", "\U0002fffe"
+_RULES = {
+    **{char: Ref(f"{CALLS}{number + 1}" if number else CALLS) for number, char in enumerate(_PLACEHOLDERS)},
+    _TEXT_CALLS: Ref(TEXT_CALLS),
+    _OTHER_OBJECT: Ref(OTHER_OBJECT),
+}
+_ANY = f"[^{''.join(_RULES)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +229,14 @@ def openings(form: FormatFields) -> tuple[Opening, ...]:
     return tuple(Opening(text, tuple(heads)) for text, heads in found.items())
 
 
+def begins_like_object(form: FormatFields) -> bool:
+    """Return whether the calls of the format begin like calls in a text."""
+    return form.marker.startswith("{")
+
+
 def calls_rule(number: int) -> str:
     """Return the name of the rule for what follows the opening with this number."""
-    return f"{CALLS}{number + 1}" if number else CALLS
+    return _RULES[_PLACEHOLDERS[number]].name
 
 
 @lru_cache(maxsize=256)
@@ -232,7 +247,7 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
 
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStatesError.
     """
-    table = RuleTable(RESERVED - {"root"} | {calls_rule(number) for number in range(len(_PLACEHOLDERS))})
+    table = RuleTable(RESERVED - {"root"} | {rule.name for rule in _RULES.values()} | RULES)
     root = table.reserve("root")
     before: Expr = EPSILON
     if reasoning and form.reasoning is not None:
@@ -240,9 +255,8 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
         if form.reasoning.prompt == "none":
             before = optional(before)
     body = words_expr(_body(form, content), Scope(table, ("text",)))
-    rules = {char: Ref(calls_rule(number)) for number, char in enumerate(_PLACEHOLDERS)}
     table.define(root, seq(before, body))
-    productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
+    productions = {name: _with_calls(expr) for name, expr in table.productions.items()}
     return CompiledRules.of(run_passes(Rules(productions, root.name)))
 
 
@@ -277,10 +291,14 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     if content == "auto" and between is not None:
         after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
         closing = f"(?:{closing}|{_SPACES}{after})"
-    char = f"{_clear(_excluded(form))}[^{''.join(_PLACEHOLDERS[: len(marks)])}]"
+    char = _clear(_excluded(form)) + _ANY
     text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":
         return text
+    text -= search(f"^{opening}{_SPACES}{BEGINNING}")
+    # what begins like the calls of the format is one
+    other = "" if begins_like_object(form) else f"|{_OTHER_OBJECT}(?:{char})*{closing}"
+    text |= _whole(f"{opening}{_SPACES}(?:{_TEXT_CALLS}{re.escape(end)}{other})")
     return text | _whole(_SPACES + _any(re.escape(text.lstrip()) + char for text, char in marks))
 
 
@@ -289,17 +307,22 @@ def _whole(pattern: str) -> Dfa:
     return search(f"^{pattern}$")
 
 
+def excluded_texts(form: FormatFields) -> list[str]:
+    """Return the texts, without whitespace around them, by which the regions of an answer are told apart."""
+    tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
+    before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
+    texts = [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or "", form.text.end]
+    return [stripped for text in texts if (stripped := text.strip())]
+
+
 def _excluded(form: FormatFields) -> list[str]:
     """Return patterns of what the text of an answer does not contain.
 
     Those are the texts by which its regions are told apart, and all in which its parser looks for a call.
     """
-    tags = (form.reasoning.begin, form.reasoning.end) if form.reasoning else ()
-    before = [opening.text.partition(form.marker)[0] for opening in openings(form) if form.marker]
-    texts = [form.marker, *before, *tags, *form.end_of_turn, form.text.before_calls or "", form.text.end]
     spaces = r"[\s\x1c-\x1f\x85]*"  # any number of Python's
     delimiters = [pattern.replace(SPACE, spaces) for pattern in format_delimiters(form).in_text.patterns]
-    return _escaped(texts) + delimiters
+    return [*map(re.escape, excluded_texts(form)), *delimiters]
 
 
 def _escaped(texts: Iterable[str]) -> list[str]:
@@ -323,11 +346,15 @@ def _any(patterns: Iterable[str]) -> str:
     return f"(?:{'|'.join(patterns)})"
 
 
-def _with_calls(expr: Expr, rules: Mapping[str, Ref]) -> Expr:
-    """Return the expression with the rules of the calls in place of the characters that stand for them."""
+def _with_calls(expr: Expr) -> Expr:
+    """Return the expression with rules in place of the characters that stand for them."""
     match expr:
-        case Literal(text) if text[-1] in rules:
-            return seq(literal(text[:-1]), rules[text[-1]])
-        case CharClass(ranges, True) if ranges[:1] == ((0, 0),):  # the engine never matches NUL
-            return CharClass(ranges[1:], negated=True)
-    return with_parts(expr, lambda item: _with_calls(item, rules))
+        case Literal(text) if not _RULES.keys().isdisjoint(text):
+            parts = re.split(f"([{''.join(_RULES)}])", text)
+            return seq(*[_RULES[part] if part in _RULES else literal(part) for part in parts])
+        case CharClass(ranges, negated):
+            listed = CharSet(ranges)
+            rules = [_RULES[char] for char in _RULES if (char in listed) != negated]
+            others = listed - CharSet.of("".join(_RULES))  # the engine never matches NUL
+            return alt(*rules, *([CharClass(others.ranges, negated)] if negated or others else []))
+    return with_parts(expr, _with_calls)

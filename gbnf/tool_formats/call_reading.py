@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import regex
 
+from gbnf.calls.parsing.results import ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.notations import ElementArguments
 from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
@@ -41,8 +45,57 @@ class WrittenCall:
     note: str = ""
 
 
-class CallReader:
-    """Reads calls, and emits their deltas. `calls`: those that have begun. `truncated`: see `CallDeltas`."""
+class TextCallReader:
+    """Reads calls as JSON with which a text begins, and emits their deltas.
+
+    `calls`: those that have begun. Only those of offered tools, by their exact names: others are a text.
+    """
+
+    def __init__(self, cursor: AnswerCursor, tools: Iterable[Tool], emit: Callable[[Delta], None]) -> None:
+        self.calls: list[WrittenCall] = []
+        self._cursor = cursor
+        self._emit = emit
+        self._offered = frozenset(tool.name for tool in tools)
+
+    def read_in_text(self) -> Steps[bool]:
+        """Read the calls that begin here; return whether there are any."""
+        cursor, is_call = self._cursor, False
+        while (head := (yield from cursor.match(text_calls.HEAD, read=False))) is not None:
+            try:
+                name = parse_json(f'"{head["name"]}"')
+            except InvalidJsonError:
+                break
+            if name not in self._offered:
+                break
+            is_call, cursor.at, index = True, head.end(), len(self.calls)
+            call = WrittenCall(f"call_{index + 1}", name, note=text_calls.NOTE)
+            self.calls.append(call)
+            self._emit(CallStarted(index, call.id, name))
+            try:
+                yield from read_json(cursor, partial(self._take, index))
+            except EndOfTextError:
+                break
+            call.ended = (yield from cursor.match(text_calls.CLOSING)) is not None
+            if not call.ended:
+                break
+            self._emit(CallEnded(index))
+            yield from cursor.match(text_calls.BETWEEN)
+        return is_call
+
+    def add(self, call: ToolCall) -> list[Delta]:
+        """Add a call that is read already; return its deltas."""
+        index = len(self.calls)
+        self.calls.append(WrittenCall(call.id, call.name, not call.truncated, note=text_calls.NOTE))
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        ended = [] if call.truncated else [CallEnded(index)]
+        return [CallStarted(index, call.id, call.name), ArgumentsDelta(index, arguments), *ended]
+
+    def _take(self, index: int, piece: str) -> None:
+        self._emit(ArgumentsDelta(index, piece))
+
+
+class CallReader(TextCallReader):
+    """Reads calls, and emits their deltas. `truncated`: see `CallDeltas`."""
 
     def __init__(
         self,
@@ -51,10 +104,9 @@ class CallReader:
         tools: Iterable[Tool],
         emit: Callable[[Delta], None],
     ) -> None:
-        self.calls: list[WrittenCall] = []
+        tools = tuple(tools)
+        super().__init__(cursor, tools, emit)
         self.truncated = False
-        self._cursor = cursor
-        self._emit = emit
         self._names = ToolNames(tools)
         self._delimiters = format_delimiters(format)
         arguments = format.arguments
@@ -104,9 +156,7 @@ class CallReader:
         call, schema = self._start(head)
         late: list[str] = []
 
-        def take(piece: str) -> None:
-            self._emit(ArgumentsDelta(index, piece))
-
+        take = partial(self._take, index)
         if not self._delimiters.late_id:
             self._emit(CallStarted(index, call.id, call.name))
         try:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from gbnf.tool_formats.call_reading import CallReader, WrittenCall
-from gbnf.tool_formats.cursor import AnswerCursor, Steps, Stripped
+from gbnf.calls.parsing.results import ToolCall, ToolCalls
+from gbnf.calls.parsing.streaming import CallStream
+from gbnf.tool_formats.call_reading import CallReader, TextCallReader, WrittenCall
+from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
-from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 
@@ -49,7 +51,48 @@ class DeltaStream:
         return merged
 
 
-class CallDeltas(DeltaStream):
+_NOTHING = Delimiters([])
+
+
+class TextCallDeltas(DeltaStream):
+    """Reads a text with calls in any syntax chunk by chunk."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        super().__init__()
+        tools = tuple(tools)
+        self._calls = TextCallReader(self._cursor, tools, self._deltas.append)
+        self._in_text = _TextSearch(tools) if tools else None
+
+    @property
+    def calls(self) -> list[WrittenCall]:
+        """The calls that have begun so far."""
+        return self._calls.calls
+
+    def close(self, *, truncated: bool = False) -> list[Delta]:
+        """Return the rest of the answer. `truncated`: a token limit ended it."""
+        del truncated
+        deltas = super().close()
+        if self._in_text is None or self._calls.calls:
+            return deltas
+        text, calls = self._in_text.close()
+        deltas = _merged([*deltas, *([TextDelta(text)] if text else [])])
+        return [*deltas, *(delta for call in calls for delta in self._calls.add(call))]
+
+    def _advance(self) -> list[Delta]:
+        deltas = super()._advance()
+        if self._in_text is None:
+            return deltas
+        searched: list[Delta] = []
+        for delta in deltas:
+            searched += self._in_text.feed(delta)
+        return searched
+
+    def _read(self) -> Steps[None]:
+        if not (yield from self._calls.read_in_text()):
+            yield from self._cursor.until(_NOTHING, lambda piece: self._deltas.append(TextDelta(piece)))
+
+
+class CallDeltas(TextCallDeltas):
     """Reads an answer chunk by chunk.
 
     `reasoning`: the template was asked for reasoning, so that an answer may begin inside it (see
@@ -64,20 +107,16 @@ class CallDeltas(DeltaStream):
         reasoning: bool = False,
         text_only: bool = False,
     ) -> None:
-        super().__init__()
+        tools = tuple(tools)
+        super().__init__(() if text_only else tools)
         self._delimiters = format_delimiters(format)
-        self._calls = CallReader(self._cursor, format, tools, self._deltas.append)
+        self._calls: CallReader = CallReader(self._cursor, format, tools, self._deltas.append)
         self._pending: list[str] = []  # text that counts only if other text follows
         self._dropped = ""  # the controls in it, which count only then, and what follows them
         self._said = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
         self._text_only = text_only
         self._begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
-
-    @property
-    def calls(self) -> list[WrittenCall]:
-        """The calls that have begun so far."""
-        return self._calls.calls
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest of the answer. `truncated`: a token limit ended it."""
@@ -93,7 +132,7 @@ class CallDeltas(DeltaStream):
         yield from self._begin()
         while (found := (yield from self._cursor.until(self._delimiters.in_text, self._text))) is not None:
             text = found.group()
-            if (yield from self._read_calls()):
+            if (yield from self._read_calls(self._calls.read())):
                 yield from self._begin()
             elif (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
                 yield from self._reasoning()
@@ -122,12 +161,14 @@ class CallDeltas(DeltaStream):
         self._flush()
 
     def _begin(self) -> Steps[None]:
-        """Read what stands before a text, or calls of tools that nothing announces here."""
-        if (yield from self._cursor.match(self._delimiters.text_begin)) is None and self._delimiters.unmarked:
-            yield from self._read_calls()
+        """Read what stands before a text, or calls that nothing announces here."""
+        is_text = (yield from self._cursor.match(self._delimiters.text_begin)) is not None
+        may_call = self._delimiters.unmarked and not is_text
+        if not (may_call and (yield from self._read_calls(self._calls.read()))):
+            yield from self._read_calls(self._calls.read_in_text())
 
-    def _read_calls(self) -> Steps[bool]:
-        if not (yield from self._calls.read()):
+    def _read_calls(self, reads: Steps[bool]) -> Steps[bool]:
+        if not (yield from reads):
             return False
         self._pending.clear()
         self._dropped, self._said, self._had_calls = "", False, True
@@ -184,6 +225,36 @@ class CallDeltas(DeltaStream):
                 return
             self._cursor.feed("".join(call))
             return
+
+
+class _TextSearch:
+    """Searches an answer's text for calls in any other syntax. Text that may be one is held."""
+
+    def __init__(self, tools: tuple[Tool, ...]) -> None:
+        self._stream = CallStream(tools)
+        self._shown, self._held = 0, ""
+        self._is_over = False  # after a call of the format, or inside text that the stream leaves out
+
+    def feed(self, delta: Delta) -> list[Delta]:
+        """Take a delta, and return what is certain."""
+        if self._is_over or not isinstance(delta, TextDelta | CallStarted):
+            return [delta]
+        if isinstance(delta, CallStarted):
+            self._is_over = True
+            return [TextDelta(self._held), delta] if self._held else [delta]
+        self._held += delta.text
+        certain = self._stream.feed(delta.text)
+        if not self._held.startswith(certain):
+            self._is_over, certain = True, self._held
+        self._shown, self._held = self._shown + len(certain), self._held[len(certain) :]
+        return [TextDelta(certain)] if certain else []
+
+    def close(self) -> tuple[str, tuple[ToolCall, ...]]:
+        """Return the rest of the text, and the calls: none if there is text before and after them."""
+        result = None if self._is_over else self._stream.close()
+        if not isinstance(result, ToolCalls) or not result.calls or result.inside_prose:
+            return self._held, ()
+        return result.content[self._shown :].rstrip(), result.calls
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:

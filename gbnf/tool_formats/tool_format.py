@@ -40,9 +40,11 @@ from gbnf.tool_formats.answers import (
     NUMBERED_CALLS,
     Content,
     answer_rules,
+    begins_like_object,
     call_expr,
     call_shapes,
     calls_rule,
+    excluded_texts,
     id_rules,
     openings,
 )
@@ -51,6 +53,7 @@ from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, Text
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
+from gbnf.tool_formats.text_calls import RULES, TEXT_CALLS, other_object_rules, text_call_rules
 from gbnf.tools import Tool
 
 
@@ -75,9 +78,21 @@ def _calls_grammar(
     options, notation = part_options(form, property_order)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
-    taken = RESERVED | answer.names | ids.names | _CALL_NAMES
+    taken = RESERVED | answer.names | ids.names | _CALL_NAMES | RULES
     pool = compile_tools(writable, options, bool(steps), strict=strict, taken=taken, notation=notation)
-    head = (answer, CompiledRules.of(Rules(_calls(form, pool.tools, parallel))), ids)
+    head = [answer, CompiledRules.of(Rules(_calls(form, pool.tools, parallel))), ids]
+    if TEXT_CALLS in answer.needs:
+        in_text = pool
+        if notation != JSON:
+            taken |= frozenset().union(*(tool.part.names for tool in pool.tools))
+            in_text = compile_tools(writable, options, bool(steps), strict=strict, taken=taken)
+        bare = not begins_like_object(form)
+        head.append(text_call_rules(in_text.tools, parallel=parallel, bare=bare))
+        if bare:
+            names = tuple(tool.name for tool in in_text.tools)
+            head.append(other_object_rules(names, tuple(excluded_texts(form))))
+        if in_text is not pool:
+            head += [tool.part for tool in in_text.tools]
     grammar = pool.link(head, steps, options)
     if left_out:
         grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))

@@ -20,6 +20,8 @@ _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
 _SENTINEL = "\0cut"
 _NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
 _SAYS_NAME = re.compile(rf"""\b(?:{"|".join(NAME_KEYS)})["']?\s*:""")
+_DOUBLED = re.compile(r"\{\s*(\{.*\})\s*\}", re.DOTALL)
+"""Brackets that are doubled, as some chat templates show them in their instructions."""
 _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
 
 
@@ -59,8 +61,9 @@ def read_body(
     found = extent(text, start)
     if found.closed:
         body = text[start : found.end]
+        doubled = _DOUBLED.fullmatch(body)
         try:
-            loaded = load(body)
+            loaded = load(body) if doubled is None else _undoubled(load(doubled[1]))
         except InvalidJsonError as error:
             name = _NAME_IN_TEXT.search(body)
             if name is None or _ARGUMENTS_IN_TEXT.search(body) is None:
@@ -69,6 +72,10 @@ def read_body(
         listed = entries(loaded.value, names) or []
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
+
+
+def _undoubled(loaded: Loaded) -> Loaded:
+    return Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
 
 
 def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedSpan | None:

@@ -180,7 +180,7 @@ def read_mistral(text: str, match: re.Match[str], context: ReaderContext) -> Par
     return ParsedSpan(at, tuple(written), closed) if written else ParsedSpan(len(text), closed=False)
 
 
-OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w}/#]|\Z))|\[(?=\s*(?:\{|\Z))")
+OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w{}/#]|\Z))|\[(?=\s*(?:\{|\Z))")
 
 _SAYS_CALL = re.compile(r"\b(?:tool_calls?|function_call|name|tool|function|tool_name|action)\b")
 _QUOTES = "\"'“«‘‹`"

@@ -69,7 +69,7 @@ def test_what_the_grammar_allows_is_read_as_a_valid_call_or_an_answer(name: str,
     found = protocol.read(data.draw(derivations(constraint, size=60)), (*TOOLS, FINAL_ANSWER))
     _, call = pop_reasoning(found.call)
     assert is_valid(call, (*TOOLS, FINAL_ANSWER))
-    assert not found.repairs
+    assert all(repair.startswith("wrapper: the call is in the text") for repair in found.repairs)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

@@ -18,12 +18,11 @@ from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import json_values, texts, tool
 
-CALLS = json_grammar(
-    (tool("go", x={"type": "integer"}),), tool_choice="required", parallel=True, final_answer=False
-)
+TOOLS = (tool("go", x={"type": "integer"}),)
+CALLS = json_grammar(TOOLS, tool_choice="required", parallel=True, final_answer=False)
 OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
 EITHER = union(CALLS, OBJECT)
-WAYS = ((CALLS, lambda: JsonCallStream(final_answer=False)), (OBJECT, PlainText))
+WAYS = ((CALLS, lambda: JsonCallStream(TOOLS, final_answer=False)), (OBJECT, PlainText))
 NOW = '{"name": "get_now", "arguments": {}}'
 A_CALL = '{"name": "go", "arguments": {"x": 3}}'
 

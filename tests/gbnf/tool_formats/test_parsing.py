@@ -22,6 +22,7 @@ from support.effort import scaled
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
 from support.oracle import engine
 from support.random_texts import generate
+from support.text_calls import calls_of
 from support.tool_formats import FAMILIES, RECIPIENTS, SIGNS, TAGS, Family
 
 NOTE = {
@@ -173,7 +174,11 @@ def test_the_texts_of_the_grammar_are_read(family: Family, seed: int, choice: st
     if reasoning and form.reasoning is not None and form.reasoning.end.strip() in text:
         thought, _, answer = text.partition(form.reasoning.end.strip())
         assert parsed.reasoning == thought.replace(form.reasoning.begin.strip(), "", 1).strip()
-    before, made = family.split(answer, ("text",))
+    in_text = answer.strip().removeprefix(form.text.begin.strip()).removesuffix(form.text.end.strip())
+    calls_in_text = calls_of(in_text) if choice == "auto" else []
+    if any(name not in {tool.name for tool in TOOLS} for name, _ in calls_in_text):
+        calls_in_text = []
+    before, made = ("", calls_in_text) if calls_in_text else family.split(answer, ("text",))
     written = parsed.calls if isinstance(parsed, ToolCalls) else ()
     assert [(call.name, call.arguments, call.truncated) for call in written] == [
         (name, given, False) for name, given in made

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import Grammar
+from gbnf import Grammar, Tool
 from gbnf.prompts.messages import Message
 from gbnf.protocols.call_protocols import JsonCallStream
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
@@ -111,6 +111,7 @@ ARGUMENTS = (
     '{"a": 1, "b": "x"}', '{"b": "x", "a": 1}', '{"a": 1.0,"b":"x"}', '{"a": 2, "b": "x"}', "{}",
     '{"a": true}',
 )  # fmt: skip
+TOOLS = (Tool("find", args={}), Tool("write", args={}))
 CALLS = [f'{{"name": "{name}", "arguments": {each}}}' for name in ("find", "write") for each in ARGUMENTS]
 
 
@@ -124,7 +125,7 @@ def test_no_call_leaves_twice_and_no_more_than_were_asked_for(
     given_: list[str], sizes: list[int], most: int | None, streams: bool
 ) -> None:
     backend = Saying(list(cut("\n".join(given_), sizes)))
-    reader = partial(JsonCallStream, final_answer=False)
+    reader = partial(JsonCallStream, TOOLS, final_answer=False)
     asked = Asked(Request(ASK), reader, streams=streams, max_calls=most)
     deltas, end = deltas_of(backend, asked)
     expected: list[Any] = []
@@ -147,7 +148,8 @@ def test_no_call_leaves_twice_and_no_more_than_were_asked_for(
 def test_a_call_that_was_withheld_when_the_limit_came_does_not_leave() -> None:
     text = "\n".join([CALLS[0], CALLS[3]])[:-5]
     deltas, end = deltas_of(
-        Saying([text], finish="length"), Asked(Request(ASK), partial(JsonCallStream, final_answer=False))
+        Saying([text], finish="length"),
+        Asked(Request(ASK), partial(JsonCallStream, TOOLS, final_answer=False)),
     )
     assert [type(delta) for delta in deltas] == [CallStarted, ArgumentsDelta, CallEnded]
     assert [call.ended for call in end.calls] == [True, False], "so the reason is the limit"

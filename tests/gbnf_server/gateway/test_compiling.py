@@ -35,7 +35,7 @@ def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     clear_process_caches()
     made = compile_all([request(number) for number in range(40)])
-    assert pool._link_pool.cache_info().currsize < 20
+    assert pool.compile_tool.cache_info().currsize < 20
     for number, compiled in enumerate(made):
         assert compiled.grammar is not None
         text = f'{{"name": "go", "arguments": {{"x": "{number}-{"y" * 1000}"}}}}'
@@ -141,7 +141,7 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     clear_process_caches()
     await asyncio.to_thread(compile_all, [request(1)])
-    kept = pool._link_pool.cache_info().currsize
+    kept = pool.compile_tool.cache_info().currsize
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
     compiler = Compiler(timeout_s=60)
     for _ in range(17):
@@ -149,7 +149,7 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
             await compiler.compiled(bad, TARGET)
     assert sum(entry.size for entry in compiler._cache.values()) < 6000
     compiler.close()
-    assert pool._link_pool.cache_info().currsize == kept > 0
+    assert pool.compile_tool.cache_info().currsize == kept > 0
 
 
 @in_event_loop

@@ -1,0 +1,166 @@
+"""Calls that models write as JSON in a text, in spite of their chat template."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chat_templates import templates_with_calls, tool_format
+from gbnf import Grammar, Tool
+from gbnf.calls import FinalAnswer, ToolCalls
+from gbnf.tool_formats import CallStarted, TextDelta, ToolFormat
+from support.effort import scaled
+from support.oracle import engine
+from support.text_calls import SPELLINGS, WRAPPERS, spelled
+from support.tool_formats import FAMILIES, Family
+
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city"],
+}
+TOOLS = (Tool("weather", args=WEATHER), Tool("get_now", args={"type": "object", "properties": {}}))
+WEATHER_ARGUMENTS: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {"city": st.text(max_size=8)}, optional={"days": st.integers(1, 9)}
+)
+CALLS: st.SearchStrategy[tuple[str, Any]] = st.one_of(
+    st.tuples(st.just("weather"), WEATHER_ARGUMENTS), st.just(("get_now", {}))
+)
+SPELLED, WRAPPED = st.sampled_from(sorted(SPELLINGS)), st.sampled_from(sorted(WRAPPERS))
+#: The calls of these begin like a bare object, so that the grammar has them in their own format only.
+OBJECTS = [family for family in FAMILIES if family.form.marker.startswith("{")]
+OTHERS = [family for family in FAMILIES if family not in OBJECTS]
+
+
+def complete(grammar: Grammar, text: str) -> bool:
+    return engine().match(grammar, text).complete
+
+
+def framed(form: ToolFormat, text: str) -> str:
+    return form.text.begin + text + form.text.end
+
+
+def made(form: ToolFormat, text: str, cuts: list[int]) -> list[tuple[str, Any]]:
+    """Return the calls of an answer: the same in any division, and no character of them is text."""
+    parsed = form.parse(text, TOOLS)
+    stream = form.stream(TOOLS)
+    bounds = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    deltas = [delta for begin, end in pairwise(bounds) for delta in stream.feed(text[begin:end])]
+    deltas += stream.close()
+    assert not [delta for delta in deltas if isinstance(delta, TextDelta)], text
+    assert isinstance(parsed, ToolCalls)
+    assert not parsed.invalid
+    assert not parsed.content
+    names = [delta.name for delta in deltas if isinstance(delta, CallStarted)]
+    assert names == [call.name for call in parsed.calls]
+    return [(call.name, call.arguments) for call in parsed.calls if not call.truncated]
+
+
+@settings(max_examples=scaled(60))
+@given(
+    st.sampled_from(OTHERS),
+    st.lists(CALLS, min_size=1, max_size=3),
+    SPELLED,
+    WRAPPED,
+    st.lists(st.integers(0)),
+)
+def test_calls_in_a_text_are_calls_under_the_grammar(
+    family: Family, calls: list[tuple[str, Any]], spelling: str, wrapper: str, cuts: list[int]
+) -> None:
+    text = framed(family.form, spelled(calls, spelling, wrapper))
+    several = len(calls) > 1
+    grammar = family.form.grammar(TOOLS, parallel=several)
+    assert complete(grammar, text)
+    assert several == (not complete(family.form.grammar(TOOLS), text))
+    assert made(family.form, text, cuts) == calls
+
+
+@settings(max_examples=scaled(60))
+@given(
+    st.sampled_from(OTHERS), SPELLED, WRAPPED,
+    st.sampled_from([{"city": 1}, {}, {"city": "Rome", "days": 0}, {"city": "Rome", "x": 1}, "Rome", None]),
+)  # fmt: skip
+def test_the_grammar_has_no_other_arguments(
+    family: Family, spelling: str, wrapper: str, arguments: Any
+) -> None:
+    text = spelled([("weather", arguments)], spelling, wrapper)
+    assert not complete(family.form.grammar(TOOLS), framed(family.form, text))
+
+
+DATA = [
+    {"name": "Marta", "age": 3}, {"name": "Marta", "arguments": {"city": "Rome"}}, {"city": "Rome"}, [1, 2],
+    [{"name": "Rome", "days": 2}], {"weather": "sunny"}, {"name": "weathered", "parameters": {}},
+]  # fmt: skip
+#: Texts with JSON or code that are no calls, as answers to questions about programs and tools have them.
+TEXTS = [
+    *(json.dumps(value) for value in DATA),
+    *(f"```json\n{json.dumps(value, indent=2)}\n```" for value in DATA),
+    'Here is the file:\n```json\n{"name": "demo", "version": "1.0"}\n```\nSave it as package.json.',
+    "```python\nprint('weather')\n```", "```\nls -l\n```", "The tool weather takes a city.",
+    'Call it like this:\n```json\n{"name": "weather", "arguments": {"city": "Rome"}}\n```\nand read on.',
+    '`{"name": "weather", "arguments": {}}` is how a call looks.', "{", "```json", "[", "{{", '{"name": "',
+    '> {"name": "weather", "arguments": {"city": "Rome"}}\n\nYou wrote this.',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_other_texts_stay_texts(text: str) -> None:
+    for family in OTHERS[::3]:
+        answer = framed(family.form, text)
+        parsed = family.form.parse(answer, TOOLS)
+        assert isinstance(parsed, FinalAnswer), family
+        assert parsed.content.strip() == text
+        if text.endswith('{"name": "'):  # which may become a call
+            continue
+        assert complete(family.form.grammar(TOOLS), answer), family
+
+
+@settings(max_examples=scaled(40))
+@given(
+    st.sampled_from(FAMILIES), CALLS, SPELLED, st.sampled_from(["I will look.\n\n", "Sure:\n", "1. First\n"])
+)
+def test_a_call_after_a_text_is_a_call(
+    family: Family, call: tuple[str, Any], spelling: str, before: str
+) -> None:
+    text = before + spelled([call], spelling, "block")
+    parsed = family.form.parse(framed(family.form, text), TOOLS)
+    assert isinstance(parsed, ToolCalls)
+    assert [(each.name, each.arguments) for each in parsed.calls] == [call]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "weather", "arguments": {"city": "Ro',
+        '```json\n{"name": "weather", "arguments": {"city": "Rome"',
+    ],
+)
+def test_a_truncated_call_is_no_text_and_has_no_end(text: str) -> None:
+    for family in OTHERS[::3]:
+        parsed = family.form.parse(
+            framed(family.form, text).removesuffix(family.form.text.end), TOOLS, truncated=True
+        )
+        assert isinstance(parsed, ToolCalls)
+        assert [call.truncated for call in parsed.calls] == [True]
+        assert not parsed.content
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", templates_with_calls())
+def test_no_template_takes_a_call_for_a_text(name: str) -> None:
+    form = tool_format(name)
+    grammar = form.grammar(TOOLS)
+    for spelling in SPELLINGS:
+        for wrapper in WRAPPERS:
+            text = framed(form, spelled([("weather", {"city": "Rome"})], spelling, wrapper))
+            parsed = form.parse(text, TOOLS)
+            is_call = isinstance(parsed, ToolCalls) and [call.arguments for call in parsed.calls] == [
+                {"city": "Rome"}
+            ]
+            assert is_call, text
+            assert complete(grammar, text) or form.marker.startswith("{"), text
