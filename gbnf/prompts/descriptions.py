@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
@@ -192,14 +192,58 @@ PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "pla
 _OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
 
 
-def declare_tool(tool: Tool, *, language: str = "en") -> dict[str, Any]:
-    """Return `{"type": "function", "function": {"name", "description", "parameters"}}`."""
+_GUIDING = frozenset({
+    "type", "description", "properties", "required", "items", "prefixItems", "additionalProperties", "enum",
+    "const", "default", "format", "anyOf", "oneOf", "$ref", "$defs",
+})  # fmt: skip
+"""What a small model reads of a schema. The grammar enforces all of it."""
+
+
+def declare_tool(
+    tool: Tool,
+    *,
+    language: str = "en",
+    arguments: Collection[str] | None = None,
+    described: bool = True,
+) -> dict[str, Any]:
+    """Return `{"type": "function", "function": {"name", "description", "parameters"}}`.
+
+    `arguments`: those that are declared, without what only a grammar reads: patterns, bounds, step
+    references, which arguments need others, and optional members of objects. By default all, with everything.
+    `described`: those have their descriptions.
+    """
     args = tool.model_args()
-    parameters = with_groups(plain_schema(args, language), args)
+    if arguments is None:
+        parameters = with_groups(plain_schema(args, language), args)
+    else:
+        shown = {name for name in arguments if name not in tool.step_references}
+        parameters = _guiding(plain_schema(args, language), shown, described=described)
     if "properties" not in parameters:  # many templates iterate over them
         parameters = {"type": "object", "properties": {}, **parameters}
     function = {"name": tool.name, "description": tool.description(language), "parameters": parameters}
     return {"type": "function", "function": function}
+
+
+def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bool) -> Any:
+    """Return what a small model reads of a schema.
+
+    `shown`: the properties that are kept; by default those that are required, or all if none is.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: value for key, value in schema.items() if key in _GUIDING}
+    if kept.get("additionalProperties") is False:
+        del kept["additionalProperties"]
+    if not described and {"type", "enum", "anyOf", "$ref"} & kept.keys():
+        kept.pop("description", None)
+    if isinstance(properties := kept.get("properties"), Mapping):
+        required = [name for name in kept.get("required", ()) if shown is None or name in shown]
+        shown = shown if shown is not None else required or properties.keys()
+        kept["properties"] = {name: properties[name] for name in properties if name in shown}
+        kept["required"] = required
+    if not kept.get("required", True):
+        del kept["required"]
+    return dict(map_subschemas(kept, lambda _path, member: _guiding(member, described=described)))
 
 
 def plain_schema(schema: Any, language: str) -> Any:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Literal, NotRequired, TypedDict
 
 from gbnf.prompts.control_tokens import escape_control_tokens
@@ -64,6 +65,9 @@ _TEXTS = {
         "results": "Its result comes back with the number of the step. An argument from_step takes the "
         "number of an earlier step and uses the entries of its result, so don't copy them. "
         "When a call is refused, read why and correct it. When the work is done, ",
+        "done": "When the work is done, ",
+        "today": " Today is {}, {}.",
+        "weekdays": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
         "finish": "finish with ",
         "final_answer": "the tool final_answer and its message",
         "answer": "answer ",
@@ -80,6 +84,9 @@ _TEXTS = {
         "results": "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di "
         "un passo precedente e ne usa gli elementi: non ricopiarli. "
         "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito ",
+        "done": "A lavoro finito ",
+        "today": " Oggi è {}, {}.",
+        "weekdays": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
         "finish": "concludi con ",
         "final_answer": "lo strumento final_answer e il suo message",
         "answer": "rispondi ",
@@ -128,10 +135,15 @@ def system_prompt(
     return "\n\n".join([instructions, "Tools:", *shown])
 
 
-def native_system_prompt(language: str = "en") -> str:
-    """Return the system prompt for a chat template that declares the tools and the format of calls itself."""
+def native_system_prompt(language: str = "en", *, today: date | None = None, brief: bool = False) -> str:
+    """Return the system prompt for a chat template that declares the tools and the format of calls itself.
+
+    `today` is in it, if it is known; `brief`: without step references and refusals, for small models.
+    """
     texts = _texts(language)
-    return texts["calls"] + texts["results"] + texts["answer"] + texts["language"]
+    day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
+    results = texts["done"] if brief else texts["results"]
+    return texts["calls"] + results + texts["answer"] + texts["language"] + day
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:

@@ -77,6 +77,7 @@ class NativeCalls(CallProtocol):
             reasoning=self.reasons_first,
             steps=offered.steps,
             property_order=offered.property_order,
+            other_calls=offered.other_calls,
         )
 
     @property

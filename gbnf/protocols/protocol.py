@@ -124,8 +124,8 @@ class Offered:
     """What an answer may be.
 
     `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
-    the numbers of earlier steps that arguments may refer to. For `ask_user` and `property_order` see
-    `gbnf.compile_pool`.
+    the numbers of earlier steps that arguments may refer to. `other_calls`: a text may be JSON that looks
+    like a call of a tool that is not offered. For `ask_user` and `property_order` see `gbnf.compile_pool`.
     """
 
     tools: tuple[Tool, ...]
@@ -134,6 +134,7 @@ class Offered:
     steps: tuple[int, ...] = ()
     ask_user: bool = False
     property_order: PropertyOrder = "any"
+    other_calls: bool = True
 
 
 @dataclass(frozen=True, slots=True)

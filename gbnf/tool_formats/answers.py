@@ -183,8 +183,9 @@ def call_expr(
     return seq(factor_prefixes(branches), *[written(part, None) for part in shape.tail])
 
 
-#: What an answer consists of: text or calls or both, calls only, any text only, or text of another grammar.
-Content: TypeAlias = OneOf["auto", "required", "none", "given"]
+Content: TypeAlias = OneOf["auto", "offered", "required", "none", "given"]
+"""What an answer consists of: text or calls or both ("offered": and the text does not look like a call of
+another tool), calls only, any text only, or text of another grammar."""
 
 CALLS = "calls"
 
@@ -288,7 +289,7 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     opening = _lead(form.text.begin, before) + _any(map(re.escape, begins)) if begin else ""
     between = form.text.before_calls
     closing = re.escape(end)
-    if content == "auto" and between is not None:
+    if content in ("auto", "offered") and between is not None:
         after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
         closing = f"(?:{closing}|{_SPACES}{after})"
     char = _clear(_excluded(form)) + _ANY
@@ -297,7 +298,9 @@ def _body(form: FormatFields, content: Content) -> Dfa:
         return text
     text -= search(f"^{opening}{_SPACES}{BEGINNING}")
     # what begins like the calls of the format is one
-    other = "" if begins_like_object(form) else f"|{_OTHER_OBJECT}(?:{char})*{closing}"
+    other = (
+        "" if begins_like_object(form) or content == "offered" else f"|{_OTHER_OBJECT}(?:{char})*{closing}"
+    )
     text |= _whole(f"{opening}{_SPACES}(?:{_TEXT_CALLS}{re.escape(end)}{other})")
     return text | _whole(_SPACES + _any(re.escape(text.lstrip()) + char for text, char in marks))
 

@@ -53,7 +53,7 @@ from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, Text
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
-from gbnf.tool_formats.text_calls import RULES, TEXT_CALLS, other_object_rules, text_call_rules
+from gbnf.tool_formats.text_calls import OTHER_OBJECT, RULES, TEXT_CALLS, other_object_rules, text_call_rules
 from gbnf.tools import Tool
 
 
@@ -88,7 +88,7 @@ def _calls_grammar(
             in_text = compile_tools(writable, options, bool(steps), strict=strict, taken=taken)
         bare = not begins_like_object(form)
         head.append(text_call_rules(in_text.tools, parallel=parallel, bare=bare))
-        if bare:
+        if OTHER_OBJECT in answer.needs:
             names = tuple(tool.name for tool in in_text.tools)
             head.append(other_object_rules(names, tuple(excluded_texts(form))))
         if in_text is not pool:
@@ -215,12 +215,14 @@ class ToolFormat(FormatFields):
         steps: Sequence[int] = (),
         property_order: PropertyOrder = "any",
         strict: bool = False,
+        other_calls: bool = True,
     ) -> Grammar:
         """Compile the grammar of an answer: text, calls of these tools, or text and then calls.
 
         `tool_choice`: "auto" for text, calls or both; "required" for calls only; "none" for text only; or the
         name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
-        `reasoning`, the prompt asks for reasoning, which comes first. For `final_answer`, `steps`,
+        `reasoning`, the prompt asks for reasoning, which comes first. `other_calls`: a text may be JSON that
+        looks like a call of another tool. For `final_answer`, `steps`,
         `property_order` and `strict` see `gbnf.compile_pool`, which also says which tools are left out.
 
         Raises PoolError as `compile_pool` does, for a `tool_choice` that is no tool, and for one of the three
@@ -232,7 +234,8 @@ class ToolFormat(FormatFields):
         if tool_choice == "none":
             return _no_calls_grammar(self, reasoning)
         tools = pool_tools(tools, final_answer, ask_user=False)
-        content: Content = "auto" if tool_choice == "auto" else "required"
+        auto: Content = "auto" if other_calls else "offered"
+        content = auto if tool_choice == "auto" else "required"
         if tool_choice not in _CHOICES:
             names = ", ".join(tool.name for tool in tools)
             tools = tuple(tool for tool in tools if tool.name == tool_choice)

@@ -289,9 +289,9 @@ class _ManifestChecker:
 
     def markers(self, table: dict[str, Any], key: str, example: str) -> tuple[str, ...]:
         """Return words and phrases of `[offer]`, none if the key is missing."""
-        problem = "a marker must be a string with letters or digits"
+        problem = "a marker must be a string with letters or digits, or @ for an address"
         hint = "Give a word or a phrase as users type it."
-        return self.words(table, key, "words", example, r"(?s).*[^\W_].*", problem, hint)
+        return self.words(table, key, "words", example, r"(?s).*[^\W_].*|@", problem, hint)
 
     def words(
         self, table: dict[str, Any], key: str, kind: str, example: str, pattern: str, problem: str, hint: str

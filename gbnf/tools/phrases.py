@@ -3,8 +3,8 @@
 Case, accents and the kind of apostrophe are ignored. A marker starts and ends at the boundaries of words
 ("qua" is not in "qualcosa", "annulla" is in "l'annulla"), and a phrase does not cross the end of a clause.
 "…" in a marker, once, stands for up to three words or paths: "put … back". Scripts without spaces between
-words are matched by character. Nothing is found in file-system paths and email addresses; web addresses are
-searched.
+words are matched by character. The marker "@" stands for any email address. Nothing else is found in these
+and in file-system paths; web addresses are searched.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|\0")
+_WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|[\0@]")
 _STOP = ""
 _PATH = "\0"  # replaces a path: a word that no marker contains
+_ADDRESS = "@"  # replaces an email address
 _GAP = "…"
 _WIDEST_GAP = 3  # words
 
@@ -39,6 +40,9 @@ _FILE = re.compile(
     r"|md|mp[34]|od[pst]|pdf|png|pptx?|py|rs|rtf|sh|sql|svg|tar|tex|tmp|toml|ts|tsv|txt|wav|xlsx?|xml|ya?ml|zip)$",
     re.IGNORECASE,
 )
+
+_AROUND = "'’“”«»([{)]}.:!?*_,;"
+"""What may stand around an address."""
 
 _Words: TypeAlias = tuple[str, ...]
 _Pattern: TypeAlias = tuple[str | None, ...]  # None: any word of the same clause
@@ -106,12 +110,17 @@ def without_paths(text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         quoted = match["quoted"]
         if quoted is None:
-            return f" {_PATH} " if _is_path(match[0]) else match[0]
+            return f" {_replacement(match[0])} " if _is_path(match[0]) else match[0]
         if _ROOT.match(quoted) or (_is_path(quoted) and not _URL.match(quoted)):
             return f" {_PATH} "
         return match["quote"] + _PIECE.sub(replaced, quoted) + match["quote"]
 
     return _PIECE.sub(replaced, text)
+
+
+def _replacement(piece: str) -> str:
+    """Return what replaces a path or an address."""
+    return _ADDRESS if _EMAIL.fullmatch(piece.strip(_AROUND)) else _PATH
 
 
 def _is_path(piece: str) -> bool:

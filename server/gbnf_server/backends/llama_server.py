@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
@@ -326,6 +326,7 @@ class LlamaServer(HttpBackend):
                     reasoning_tags=reasoning_tags,
                     takes_images=bool(value_at(props, "modalities", "vision")),
                     tool_format=tool_format,
+                    parameters=await _parameters(session),
                     slots=slots,
                     build=str(props.get("build_info", "")),
                 ),
@@ -408,6 +409,15 @@ def _read_completion(
         stop_string=message_text(stopped),
         logprobs=parse_logprobs(stream.logprobs, request.reported_logprobs),
     )
+
+
+async def _parameters(session: HttpSession) -> int | None:
+    """Return the number of the model's weights, None if the server does not say it."""
+    with suppress(ServerResponseError):
+        match await _request(session, "GET", "/v1/models"):
+            case {"data": [{"meta": {"n_params": int(count)}}, *_]}:
+                return count
+    return None
 
 
 def _template_input(conversation: Conversation, media_marker: str) -> tuple[TemplateInput, list[str]]:

@@ -255,7 +255,8 @@ class Journal:
                     self._make_folders(operation, real.rpartition("/")[0] or ".")
                     self._replace(operation, real, staged, data, new=new)
         except OSError as error:
-            raise workspace.explain(error, change.path) from None
+            # a model that is told of another file would delete that
+            raise workspace.explain(error, change.path, suggests=not isinstance(change, Trash)) from None
 
     def _make_folders(self, operation: Operation, path: str) -> None:
         """Make the missing folders of a path; each component is checked once."""

@@ -166,10 +166,10 @@ class Workspace:
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
                 file.write(line)
 
-    def explain(self, error: OSError, relative: str) -> ExecutorError:
-        """Return the error for `relative`, with a message for the model."""
+    def explain(self, error: OSError, relative: str, *, suggests: bool = True) -> ExecutorError:
+        """Return the error for `relative`, with a message for the model; `suggests`: and a similar name."""
         if error.errno == errno.ENOENT:
-            return ExecutorError(f"'{relative}' does not exist{self._similar(relative)}")
+            return ExecutorError(f"'{relative}' does not exist{self._similar(relative) if suggests else ''}")
         problem = _PROBLEMS.get(error.errno or 0, f": {error.strerror or error}")
         return ExecutorError(f"'{relative}'{problem}")
 

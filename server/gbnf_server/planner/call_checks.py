@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gbnf.calls.validation import validate_call
@@ -35,6 +35,7 @@ from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
+from gbnf_server.planner.progress import has_nothing_new
 from gbnf_server.planner.run_state import RunState
 
 
@@ -71,7 +72,8 @@ class OfferedTools:
     of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
     to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
     `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
-    JSON; `evidence`: what the request says of the call, if that is to be used.
+    JSON; `evidence`: what the request says of the call, if that is to be used; `arguments`: those that the
+    chat template declares, by tool, if not all; `only_answers`: nothing of the request seems left.
     """
 
     in_system_message: tuple[Tool, ...]
@@ -83,6 +85,8 @@ class OfferedTools:
     left_out: frozenset[str] = frozenset()
     excluded: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    only_answers: bool = False
 
 
 def check_completion(
@@ -116,8 +120,9 @@ def _checked(
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
-    if reason := state.calls.refusal(tool, call):
-        raise CallRefusedError("repeated", reason)
+    reason = state.calls.refusal(tool, call)
+    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
+        raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
         if is_blank(call["arguments"]["message"]):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")

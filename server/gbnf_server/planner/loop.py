@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.tool import offered_args
@@ -58,7 +59,8 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.repeats import canonical
+from gbnf_server.planner.progress import has_nothing_new
+from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
 from gbnf_server.system.errors import (
@@ -93,6 +95,7 @@ def plan(
     said = [message["content"] for message in history if message["role"] == "user"]
     state = RunState(query, turn, clock(), images, history=list(history), said=said)
     state.calls.repeats_all = options.repeat_calls
+    state.calls.most_reads = 1 if options.is_small_native else MAX_READS
     return _Loop(options, clock, state, order_tools(tools, options)).run()
 
 
@@ -173,6 +176,8 @@ class _Loop(ModelCalls):
             if not offer.left_out:
                 error = "no tool can be called before an earlier step has entries"
             return state.finish("blocked", at, error=f"{error}{self._still_required()}")
+        if offer.only_answers:
+            return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
@@ -194,6 +199,8 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
+            if options.is_small_native and looks_like_call(answer) and succeeded(state.steps):
+                return (yield from self._answer_done())
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
@@ -201,6 +208,20 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _answer_done(self) -> Part[Run]:
+        """Finish a run for which all is done with the model's answer from the results."""
+        state = self.state
+        begun = self.clock()
+        completion, answer = yield from self.answer_done()
+        step = Step(state.number, completion.text, model_s=(self.clock() - begun).total_seconds())
+        if answer.by != "model":
+            state.steps.append(replace(step, error=answer.error, refusal="invalid"))
+            return state.finish("blocked", self.clock(), error=f"all is done, but {answer.error}")
+        state.steps.append(
+            replace(step, call={"name": FINAL_ANSWER.name, "arguments": {"message": answer.text}})
+        )
+        return state.finish("answered", self.clock(), answer=answer.text)
 
     def _exhausted(self, limit: str) -> Run:
         error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
@@ -219,6 +240,8 @@ class _Loop(ModelCalls):
         """
         state = self.state
         state.blocked_in_a_row += 1
+        if refused.refusal == "repeated" and refused.call is not None:
+            state.answers_next = has_nothing_new(refused.call, state, self.options)
         last = state.steps[-1] if state.steps else None
         is_stuck = refused.refusal == "truncated" and last is not None and last.text == step.text
         error = error_text(

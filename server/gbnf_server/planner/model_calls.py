@@ -35,6 +35,7 @@ from gbnf_server.planner.events import (
     ModelCalled,
     Purpose,
     Run,
+    SalvagedAnswer,
     SalvageStarted,
     Step,
     WarningRaised,
@@ -84,7 +85,8 @@ class ModelCalls:
 
         If the history nears the context, or a prompt did not fit, it is compacted first: once for each tier.
         """
-        state, system = self.state, system_message(offer, self.options)
+        state = self.state
+        system = system_message(offer, self.options, state.started_at.date())
         yield from self._compact(system)
         while True:
             try:
@@ -232,6 +234,18 @@ class ModelCalls:
             found = salvage.answer_from_results(done, options.language, "error: the server is gone")
         return state.finish("salvaged", self.clock(), answer=found.text, error=run.error, salvage=found)
 
+    def answer_done(self) -> Part[tuple[Completion, SalvagedAnswer]]:
+        """Ask a small model for the answer from the results alone: after its calls, it writes another."""
+        from gbnf_server.planner import salvage  # noqa: PLC0415 - most models end a run themselves
+
+        state, options = self.state, self.options
+        done = salvage.found(state.steps)
+        grammar = salvage.text_grammar() if options.dialect == "gbnf" else None
+        completion, _ = yield from self._ask(
+            salvage.answer_messages(state.query, done, options.language), grammar, "answer"
+        )
+        return completion, salvage.read(completion, state.query, done, options.language)
+
     def emit(self, event: Event) -> Part[None]:
         """Yield an event; errors of its hooks become warnings, each reported once."""
         for hook_error in (yield event) or ():
@@ -247,7 +261,12 @@ class ModelCalls:
 
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
-    readers = {"call": options.protocol.answer_reader, "salvage": SpokenText, "reasoning": Unread}
+    readers = {
+        "call": options.protocol.answer_reader,
+        "answer": SpokenText,
+        "salvage": SpokenText,
+        "reasoning": Unread,
+    }
     return readers[purpose]
 
 

@@ -37,6 +37,9 @@ which a context of 4,096 has space, and 32 take 5,000."""
 SMALL_MODEL = 1_000_000_000
 """A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
 
+SMALL_NATIVE_MODEL = 3_000_000_000
+"""The same for models that call tools in the format of their chat template."""
+
 SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.3
 """The default of `max_tools` for small models, and the margin (see `filter_pool`)."""
 
@@ -154,6 +157,11 @@ class ResolvedOptions(PlannerOptions):
     constrained: bool = True
 
     @property
+    def is_small_native(self) -> bool:
+        """Whether a small model calls tools in the format of its chat template."""
+        return self.is_small and self.protocol.declares_tools
+
+    @property
     def protocol(self) -> CallProtocol:
         """How the model writes calls."""
         reasons = self.reasoning == "field"
@@ -194,7 +202,8 @@ class ResolvedOptions(PlannerOptions):
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
         # a model that is trained with the style "minimal" knows its tools, and pools of any size
         is_trained, size = info.prompt_style == "minimal", info.parameters
-        is_small = not is_trained and size is not None and size < SMALL_MODEL
+        most = SMALL_NATIVE_MODEL if call_format == "native" else SMALL_MODEL
+        is_small = not is_trained and size is not None and size < most
         has_evidence = info.takes_evidence and constrained and call_format == "json"
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
@@ -205,7 +214,7 @@ class ResolvedOptions(PlannerOptions):
                 "max_tools": limit if is_auto else options.max_tools,
                 "evidence": options.evidence if has_evidence else "none",
             },
-            margin=SMALL_MODEL_MARGIN if is_small and is_auto else 0.0,
+            margin=SMALL_MODEL_MARGIN if is_small and is_auto and call_format != "native" else 0.0,
             is_small=is_small,
             dialect=backend.dialect,
             reasoning_tags=info.reasoning_tags if options.reasoning == "free" else None,

@@ -4,7 +4,9 @@ In the state of a run, which a new result changes (another call, or the same one
 
 - a call that failed, or was denied, is not made again until the state changes;
 - a call with effect "write" that succeeded is not made again in the run;
-- a call with effect "read" that succeeded `MAX_READS` times is not made again until one that writes does;
+- a call with effect "read" that succeeded `MAX_READS` times (that of a small model: once) is not made again
+  until one that writes does;
+- a small model that repeats what is done, although nothing of the request is left, has to answer next;
 - a tool is left out of the next step after a call that would repeat another, and after each call that fails
   or is refused once `MAX_FAILURES` have in one state.
 
@@ -47,6 +49,7 @@ class CallLog:
     """The outcomes of a run's calls. Calls are keys as `canonical` returns them."""
 
     repeats_all: bool = False  # `PlannerOptions.repeat_calls`
+    most_reads: int = MAX_READS
     failed: dict[str, str] = field(default_factory=dict)  # since the state changed; with the errors
     written: dict[str, None] = field(default_factory=dict)
     read: Counter[str] = field(default_factory=Counter)  # since the last write
@@ -100,12 +103,18 @@ class CallLog:
         if key in self.failed:
             error = self.failed[key]
             return f"{name} has failed with these arguments ({error}); change them, or call another tool"
-        if self.read[key] >= MAX_READS:
+        if self.read[key] >= self.most_reads:
+            times = "" if self.most_reads == 1 else f" {self.most_reads} times"
             return (
-                f"{name} was already called {MAX_READS} times with these arguments; "
+                f"{name} was already called{times} with these arguments; "
                 "use what it returned, or call something else"
             )
         return ""
+
+    def is_done(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the same call has succeeded, and nothing has changed what it returns."""
+        key = canonical(call)
+        return key in self.written or self.read[key] > 0
 
     def excluded(self, tool: Tool) -> tuple[dict[str, Any], ...]:
         """Return the arguments that a grammar of the next step excludes for a tool: the last, if short."""

@@ -28,6 +28,7 @@ class RunState:
     found: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
+    answers_next: bool = False  # the next step offers the answer only
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     calls: CallLog = field(default_factory=CallLog)

@@ -32,7 +32,7 @@ from gbnf_server.system.event_loop import run_in_thread
 GRAMMAR = r"""
 root ::= line ("\n" line?){0,40}
 line ::= first character{0,399}
-first ::= [^\x00-\x20\x7F-\xA0<`>#*_=|~•·–—-]
+first ::= [^\x00-\x20\x7F-\xA0<`>#*_=|~{\x5B•·–—-]
 character ::= [^\x00-\x1F\x7F-\x9F\u2028\u2029<>] | "<" [^\x00-\x1F\x7F-\x9F</>] | [ =-] ">"
 """
 """Lines of text, without markup at their beginning and without tags."""
@@ -48,6 +48,7 @@ _REASONING_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOT
 _FENCE = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
+_ANSWER_LIMIT = 2000  # the same for an answer to what is done
 _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 """How the question renders results."""
 _COPIED_WORDS = 6
@@ -63,6 +64,16 @@ _ASKED = {
         "La richiesta era: {query}\n\nÈ stato trovato questo:\n{found}\n\n"
         "Rispondi alla richiesta solo con questo, e di' che cosa manca. "
         "Dopo ciò che prendi da un risultato, scrivi il suo numero tra parentesi quadre."
+    ),
+}
+_DONE = {
+    "en": (
+        "Request: {query}\n\nThis was done, with these results:\n{found}\n\n"
+        "Tell the person the result in one or two sentences, in the language of the request."
+    ),
+    "it": (
+        "Richiesta: {query}\n\nQuesto è stato fatto, con questi risultati:\n{found}\n\n"
+        "Di' alla persona il risultato in una o due frasi, nella lingua della richiesta."
     ),
 }
 _LISTED = {
@@ -117,6 +128,14 @@ def messages(query: str, done: Sequence[Step], language: str = "en") -> tuple[Me
     """Return the conversation that asks for an answer from the results."""
     asked = f"{question(query, done, language)}\n\n{localized(_PLAIN_TEXT, language)}"
     return ({"role": "user", "content": asked},)
+
+
+def answer_messages(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
+    """Return the conversation that asks for the answer to a request for which all is done."""
+    results = "\n".join(
+        f"- {str(step.name).replace('_', ' ')}: {clip(_plain(step.result), _ANSWER_LIMIT)}" for step in done
+    )
+    return ({"role": "user", "content": localized(_DONE, language).format(query=query, found=results)},)
 
 
 def found(steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -189,14 +208,14 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
     """Return whether an answer has what only the question has, or is for the most part the request."""
     if _INTERNAL.search(answer):
         return True
-    asked = localized(_ASKED, language)
-    labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
-    if any(f"{label}:".casefold() in answer.casefold() for label in labels):
-        return True
     said, request = words(answer), words(query)
-    instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
-    if _shared(said, instructions) >= _COPIED_WORDS or said == request:
-        return True
+    for asked in (localized(_ASKED, language), localized(_DONE, language)):
+        labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
+        if any(f"{label}:".casefold() in answer.casefold() for label in labels):
+            return True
+        instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
+        if _shared(said, instructions) >= _COPIED_WORDS or said == request:
+            return True
     return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 

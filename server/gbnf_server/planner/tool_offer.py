@@ -7,8 +7,9 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -28,15 +29,16 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.evidence import Evidence, gather_evidence, is_covered
+from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import common_words, fits_none
+from gbnf.tools.ranking import fits_none
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
+from gbnf_server.planner.progress import calls_done, said, seems_done
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -46,6 +48,9 @@ that have it: of 200 requests of the leaderboard's category `multiple`, the righ
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
+
+_WHOLLY_DESCRIBED = 3
+"""So many of the tools that a small model's template declares have descriptions of their arguments."""
 
 _MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
 """Entries of results, the latest first, and characters of each, that an argument may copy."""
@@ -62,15 +67,15 @@ def select(
     """
     if not options.filter:
         return Selection(pool)
-    said = _said(state)
+    request = said(state)
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
     if options.margin and options.evidence != "none" and (is_done or not state.steps):
         limits |= {"margin": CLEAR, "best": 1}
     try:
-        selection = filter_pool(pool, said, **limits, ranker=options.ranker)
+        selection = filter_pool(pool, request, **limits, ranker=options.ranker)
     except GbnfError as error:
         notice = f"the tools are ranked by their words, since the ranker failed: {error}"
-        selection = replace(filter_pool(pool, said, **limits), notice=notice)
+        selection = replace(filter_pool(pool, request, **limits), notice=notice)
     added = tuple(
         tool for tool in dict.fromkeys((*state.described, *state.found)) if tool in selection.outranked
     )
@@ -84,35 +89,6 @@ def select(
     )
 
 
-def _seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
-    """Return whether nothing of the request is left for a small model, by its words.
-
-    The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
-    word of it that neither they nor their tools have.
-    """
-    done, said = _calls_done(state), _said(state)
-    if not done or not options.is_small or options.evidence == "none" or not is_covered(said, done):
-        return False
-    try:
-        scores = scored(pool, said, options.ranker)
-    except GbnfError:
-        return False
-    called = succeeded(state.steps)
-    covered = {word for tool in pool if tool.name in called for word in common_words(said, tool)}
-    least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
-    fitting = (tool for tool, score in scores.items() if tool.name not in called and score >= least > 0)
-    return bool(covered) and all(covered.issuperset(common_words(said, tool)) for tool in fitting)
-
-
-def _said(state: RunState) -> str:
-    return "\n".join([state.query, *state.said])
-
-
-def _calls_done(state: RunState) -> tuple[Mapping[str, Any], ...]:
-    """Return the calls that returned a result."""
-    return tuple(step.call for step in state.steps if step.call is not None and step.result is not None)
-
-
 def find_tools(
     query: str, pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> dict[str, Any]:
@@ -120,7 +96,7 @@ def find_tools(
 
     Return their names.
     """
-    hidden = select(pool, state, options, is_done=_seems_done(pool, state, options)).outranked
+    hidden = select(pool, state, options, is_done=seems_done(pool, state, options)).outranked
     try:
         ranked = best_first(hidden, query, options.ranker)
     except GbnfError:
@@ -135,11 +111,16 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
 
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
-    is_done = _seems_done(order.tools, state, options)
+    is_done = seems_done(order.tools, state, options)
     selection = select(order.tools, state, options, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
-    searching = (FIND_TOOLS,) if selection.outranked or FIND_TOOLS in state.described else ()
-    tools = (*_compilable(selection.kept, state, options), *searching)
+    is_small_native = options.is_small_native
+    is_searched = bool(selection.outranked) and not is_small_native
+    searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
+    kept = selection.kept
+    if is_small_native and options.filter:
+        kept = _best_first(kept, state, options)
+    tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
@@ -152,6 +133,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if left or asking or answers:
         ready = left
     state.calls.left_out = ""
+    only_answers = answers and is_small_native and (state.answers_next or is_done)
+    state.answers_next = False
+    if only_answers:
+        ready, asking = (), ()
     excluded = _excluded(ready, state, options)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
@@ -174,6 +159,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             steps=refers_to,
             ask_user=options.ask_user,
             property_order=options.property_order,
+            other_calls=False,
         )
         grammar = options.protocol.constraint(offered)
         evidence = _evidence(possible, state, options, ends=answers and is_done)
@@ -191,7 +177,17 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for arguments in several
         ),
         evidence,
+        _mentioned(state.described, state) if options.is_small else {},
+        only_answers,
     )
+
+
+def _best_first(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools with those first that fit best: of many, a small model calls the first."""
+    try:
+        return best_first(tools, said(state), options.ranker)
+    except GbnfError:
+        return best_first(tools, said(state))
 
 
 def _evidence(
@@ -201,7 +197,7 @@ def _evidence(
     avoids_search = FIND_TOOLS in tools and (ends or (options.margin > 0 and not state.steps))
     own = [tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER)]
     if options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
-        ends = fits_none(_said(state), own)
+        ends = fits_none(said(state), own)
     entries = (
         each
         for several in reversed(state.entries.values())
@@ -209,7 +205,7 @@ def _evidence(
         if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
     )
     copied = tuple(islice(entries, _MOST_ENTRIES))
-    evidence = gather_evidence(_said(state), own, options.evidence, done=_calls_done(state), entries=copied)
+    evidence = gather_evidence(said(state), own, options.evidence, done=calls_done(state), entries=copied)
     return evidence and replace(
         evidence,
         likely=(FINAL_ANSWER.name,) if ends else (),
@@ -239,15 +235,35 @@ def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[
     """Return the tools that the chat template declares, in native formats."""
     if not options.protocol.declares_tools:
         return ()
-    return tuple(declare_tool(tool, language=options.language) for tool in offer.described)
+    return tuple(
+        declare_tool(
+            tool,
+            language=options.language,
+            arguments=offer.arguments.get(tool.name),
+            described=rank < _WHOLLY_DESCRIBED,
+        )
+        for rank, tool in enumerate(offer.described)
+    )
 
 
-def system_message(offer: OfferedTools, options: ResolvedOptions) -> Message:
+def _mentioned(tools: Iterable[Tool], state: RunState) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of tools that a request mentions, and those that a call needs."""
+    evidence = gather_evidence(state.query, tools, "arguments")
+    assert evidence is not None
+    return {
+        name: tuple(argument for argument, known in arguments.items() if known.is_supported)
+        for name, arguments in evidence.arguments.items()
+    }
+
+
+def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -> Message:
     """Return the system message of a run; it is empty if the chat template's declarations are all."""
     tools = offer.in_system_message
     if options.protocol.declares_tools:
-        minimal = options.prompt_style == "minimal"
-        return {"role": "system", "content": "" if minimal else native_system_prompt(options.language)}
+        if options.prompt_style == "minimal":
+            return {"role": "system", "content": ""}
+        brief = options.is_small
+        return {"role": "system", "content": native_system_prompt(options.language, today=today, brief=brief)}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
         tools,
@@ -281,6 +297,7 @@ def grammar_of_step(
         steps=started.refers_to,
         ask_user=ASK_USER.name in started.tools,
         property_order=options.property_order,
+        other_calls=False,
     )
     return options.protocol.constraint(offered)
 

@@ -124,7 +124,7 @@ def test_a_failing_tool_is_no_refusal_and_the_model_reads_why(error: ExecutorErr
 
 
 def test_a_denied_call_is_not_executed_and_asked_once() -> None:
-    driven = drive(call("delete_files", paths=["a"]), approvals=[False, False])
+    driven = drive(call("delete_files", paths=["a"]), query="delete a", approvals=[False, False])
     assert driven.of(ExecuteTool) == []
     assert len(driven.of(AskApproval)) == 1
     assert [event.fault for event in driven.of(ToolFailed)] == ["denied"]
@@ -136,6 +136,7 @@ def test_the_person_approves_what_will_really_be_done() -> None:
         call("find_files", base_path=".", pattern="*"),
         call("delete_files", from_step=1),
         ANSWER,
+        query="find all files and delete them",
         replies=[{"entries": ["a", "b"]}],
     )
     [asked] = driven.of(AskApproval)

@@ -77,8 +77,8 @@ def test_otherwise_the_run_ends_with_the_error(texts: list[Any], more: dict[str,
 def test_what_waits_for_approval_is_not_talked_over() -> None:
     texts = [NOW, call("delete_files", paths=["a.txt"])]
     nobody = ExecutorError("nobody is there")
-    assert driven(*texts, approvals=[nobody]).run.outcome == "exhausted"
-    assert driven(*texts, approvals=[False]).run.outcome == "salvaged"
+    for said, outcome in ((nobody, "exhausted"), (False, "salvaged")):
+        assert driven(*texts, query="what time is it? delete a.txt", approvals=[said]).run.outcome == outcome
 
 
 @pytest.mark.parametrize(

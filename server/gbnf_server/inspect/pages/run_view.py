@@ -38,7 +38,12 @@ _REFUSALS = {
     "invalid": "invalid",
     "repeated": "repeated",
 }
-_PURPOSES = {"call": "call", "reasoning": "reasoning", "salvage": "answer from results"}
+_PURPOSES = {
+    "call": "call",
+    "reasoning": "reasoning",
+    "answer": "answer to what is done",
+    "salvage": "answer from results",
+}
 
 
 @dataclass(frozen=True, slots=True)
