@@ -245,6 +245,7 @@ class Server:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as in `support.server`
             self._open.append(connection)
             thread = threading.Thread(target=self._talk, args=(connection,), daemon=True)
             self._threads.append(thread)
