@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gbnf.tools import Tool, load_manifests
-from gbnf_server.executors import Context, Person, ScriptedPerson, Workspace
+from gbnf_server.executors import Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.folders import manifests_path
 
@@ -43,6 +44,18 @@ def run_of(name: str) -> Run:
 @cache
 def bundled_tools() -> dict[str, Tool]:
     return {tool.name: tool for tool in load_manifests(manifests_path())}
+
+
+class Slow(ScriptedPerson):
+    """A person who thinks for `seconds`."""
+
+    def __init__(self, answers: Mapping[str, Any], seconds: float) -> None:
+        super().__init__(answers)
+        self._seconds = seconds
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        time.sleep(self._seconds)
+        return super().answer(form)
 
 
 def world(

@@ -105,9 +105,11 @@ _BIG = 4_000_000
 
 HOSTILE: tuple[Hostile, ...] = (
     # what it prints
-    Hostile("floods_stdout", "while True: os.write(1, b'x' * 65536)", "was stopped after 2 s", timeout_s=2),
     Hostile(
-        "floods_stderr_with_lines", "while True: os.write(2, b'x\\n' * 30000)", "was stopped", timeout_s=2
+        "floods_stdout", "while True: os.write(1, b'x' * 65536)", "was stopped after 0.5 s", timeout_s=0.5
+    ),
+    Hostile(
+        "floods_stderr_with_lines", "while True: os.write(2, b'x\\n' * 30000)", "was stopped", timeout_s=0.5
     ),
     Hostile("prints_garbage_and_dies", "os.write(1, bytes(range(256)) * 99); os._exit(3)", "exit code 3"),
     # what it writes to its connection
@@ -120,15 +122,15 @@ HOSTILE: tuple[Hostile, ...] = (
         "floods_with_questions",
         "question = json.dumps({'is': 'ask', 'title': 't', 'fields': []}).encode() + b'\\n'\n"
         "while True: pipe(question * 500)",
-        "was stopped after 2 s",
-        timeout_s=2,
+        "was stopped after 0.5 s",
+        timeout_s=0.5,
     ),
     Hostile(
         "floods_with_large_questions",
         "question = json.dumps({'is': 'ask', 'title': 'x' * 60_000, 'fields': []}).encode() + b'\\n'\n"
         "while True: pipe(question * 9)",
-        "was stopped after 2 s",
-        timeout_s=2,
+        "was stopped after 0.5 s",
+        timeout_s=0.5,
     ),
     _writes("writes_words", b"hello\n"),
     _writes("writes_half_a_result", b'{"is": "result", "value": {\n'),
@@ -149,16 +151,16 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("raises_a_long_exception", f"raise ValueError('x' * {_BIG})", "failed: ValueError: xx"),
     Hostile("raises_half_a_character", "raise ExecutorError('a \\ud800 b')", "a \ufffd b"),
     # what it uses
-    Hostile("never_answers", "forever()", "was stopped after 2 s", timeout_s=2),
-    Hostile("burns_time", "while True: pass", "was stopped after 2 s", timeout_s=2),
+    Hostile("never_answers", "forever()", "was stopped after 0.5 s", timeout_s=0.5),
+    Hostile("burns_time", "while True: pass", "was stopped after 0.5 s", timeout_s=0.5),
     Hostile(
         "ignores_sigterm",
         "for number in signal.valid_signals() - {9, 19, 32, 33}:\n"
         "    try: signal.signal(number, signal.SIG_IGN)\n"
         "    except (OSError, ValueError): pass\n"
         "forever()",
-        "was stopped after 2 s",
-        timeout_s=2,
+        "was stopped after 0.5 s",
+        timeout_s=0.5,
     ),
     Hostile(
         "eats_memory", "x = []\nwhile True: x.append(bytearray(10_000_000))", "more memory than its 512 MB"
@@ -189,14 +191,14 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile(
         "stops",
         "changing(context, lambda: os.kill(os.getpid(), signal.SIGSTOP))",
-        "was stopped after 3 s",
-        timeout_s=3,
+        "was stopped after 1 s",
+        timeout_s=1,
     ),
     Hostile(
         "stops_its_supervisor",
         "os.kill(os.getppid(), signal.SIGSTOP)\nforever()",
         "was stopped after 2 s",
-        timeout_s=2,
+        timeout_s=2,  # so that the supervisor is stopped before
     ),
     Hostile(
         "closes_its_pipes_and_lingers",
@@ -214,13 +216,13 @@ HOSTILE: tuple[Hostile, ...] = (
     Hostile("leaves_a_session_and_dies", _SESSION + "os._exit(1)", "exit code 1"),
     Hostile("leaves_a_session_and_fails", _SESSION + "raise ExecutorError('no')", "no"),
     Hostile("leaves_a_daemon_and_dies", _DAEMON + "os._exit(1)", "exit code 1"),
-    Hostile("leaves_a_daemon_and_waits", _DAEMON + "forever()", "was stopped after 2 s", timeout_s=2),
+    Hostile("leaves_a_daemon_and_waits", _DAEMON + "forever()", "was stopped after 0.5 s", timeout_s=0.5),
     Hostile("forks_with_its_pipes_and_dies", "if os.fork(): os._exit(4)\nforever()", "exit code 4"),
     Hostile(
         "forks_on_and_on",
         "for _ in range(5):\n    if os.fork() == 0: os.setsid()\nforever()",
-        "was stopped after 3 s",
-        timeout_s=3,
+        "was stopped after 1 s",
+        timeout_s=1,
     ),
 )
 

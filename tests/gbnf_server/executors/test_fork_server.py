@@ -267,7 +267,7 @@ def test_calls_at_the_same_time_see_their_own_variables_only(tmp_path: Path) -> 
     settings = {name: f"value of {name}" for name in names}
     context = world(tmp_path / "space", settings=settings)
     with ThreadPoolExecutor(len(tools)) as threads:
-        found = list(threads.map(lambda tool: called(tool, context, "time.sleep(0.3)"), tools * 3))
+        found = list(threads.map(lambda tool: called(tool, context, "time.sleep(0.1)"), tools * 3))
     assert len({each["server"] for each in found}) == 1
     for name, each in zip(names * 3, found, strict=True):
         environment = each["state"]["environment"]
@@ -351,8 +351,12 @@ def is_ignored(name: str) -> bool:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_calls_after_an_attack_are_as_before(mine: Tool, context: Context, attack: str) -> None:
+def test_calls_after_an_attack_are_as_before(
+    mine: Tool, context: Context, monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
     before = called(mine, context)
+    if attack == "stops_both":
+        monkeypatch.setattr("gbnf_server.executors.runner._PATIENCE_S", 0.5)
     try:
         within = called(mine, context, ATTACKS[attack])
         assert within["server"] == before["server"]
@@ -473,6 +477,8 @@ def test_hostile_tools_where_it_is_used_once(
 ) -> None:
     [hostile] = [each for each in HOSTILE if each.name == name]
     monkeypatch.setenv(MARK, str(tmp_path))
+    if name == "stops_its_supervisor":
+        monkeypatch.setattr("gbnf_server.executors.runner._PATIENCE_S", 0.5)
     with pytest.raises(ExecutorError) as caught:
         run_executor(hostile.made(tmp_path / "hostile"), {}, world(tmp_path / "space", person=AbsentPerson()))
     assert re.search(hostile.says, str(caught.value))

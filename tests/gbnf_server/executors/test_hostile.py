@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ LINUX_ALONE = {
 
 CALLER = f"""
 import sys
+from dataclasses import replace
 from pathlib import Path
 from gbnf.tools import Tool
 from gbnf_server.executors import Context, ExecutorError, Workspace, run_executor
@@ -69,6 +71,8 @@ def test_a_hostile_tool_ends_in_an_error_without_traces(
     prepare_executors([tool], context)  # a fork server has a descriptor
     before, descriptors = snapshot(context.workspace.root), psutil.Process().num_fds()
     with pytest.MonkeyPatch.context() as patch:
+        if hostile.name == "stops_its_supervisor":
+            patch.setattr("gbnf_server.executors.runner._PATIENCE_S", 0.5)  # with what never ends
         seen = Reaped(patch)
         with pytest.raises(ExecutorError) as caught:
             run_executor(tool, {}, context)
@@ -133,7 +137,7 @@ def test_cpu_time_is_limited_while_the_clock_is_paused(
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(usable)})
     try:
-        for timeout_s in limits_s(2):
+        for timeout_s in limits_s(1):
             hostile = Hostile("burns_while_asking", burns, "", timeout_s=timeout_s).made(tmp_path / "hostile")
             with pytest.raises(ExecutorError) as caught:
                 run_executor(hostile, {}, world(tmp_path / "space", person=Slow()))
@@ -150,7 +154,7 @@ def test_it_ends_when_its_runner_is_killed_and_so_do_its_daemons(
 ) -> None:
     monkeypatch.setenv(MARK, str(tmp_path))
     waits = next(each for each in HOSTILE if each.name == "leaves_a_daemon_and_waits")
-    tool = waits.made(tmp_path / "hostile")
+    tool = replace(waits, timeout_s=60).made(tmp_path / "hostile")
     code = f"{CALLER}\nrun_executor(hostile, {{}}, context)"
     with subprocess.Popen([sys.executable, "-c", code, str(tool.path), str(tmp_path / "space")]) as runner:
         wait_until(lambda: len(marked(str(tmp_path))) >= 4)  # itself, supervisor, executor, its child

@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 import textwrap
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,12 @@ from hypothesis import strategies as st
 
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import MIN_MEMORY_MB
-from gbnf_server.executors import AbsentPerson, Form, Person, ScriptedPerson, run_executor
+from gbnf_server.executors import AbsentPerson, Person, ScriptedPerson, run_executor
 from gbnf_server.executors.context import COMMON_SETTINGS, SETTINGS_PREFIX
 from gbnf_server.executors.fork_server import INHERITED_VARIABLES, PATH_VARIABLES
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from support.effort import scaled
-from support.executors import SATURDAY, bundled_tools, world
+from support.executors import SATURDAY, Slow, bundled_tools, world
 from support.json_values import json_values
 from support.processes import is_alive, limits_s, wait_until
 
@@ -155,7 +154,7 @@ def test_the_author_gets_the_end_of_what_it_printed(tmp_path: Path, body: str, o
 def test_output_of_a_killed_process_is_kept(tmp_path: Path) -> None:
     printed: list[str] = []
     context = replace(world(tmp_path / "space"), on_output=printed.append)
-    for timeout_s in limits_s(1):
+    for timeout_s in limits_s(0.2):
         with pytest.raises(ExecutorTimeoutError):
             run_executor(
                 tool(tmp_path / "mine", "print('out'); time.sleep(60)", timeout_s=timeout_s), {}, context
@@ -324,23 +323,14 @@ def test_the_person_is_asked_here(tmp_path: Path) -> None:
     assert [field.prompt for field in person.asked[0].fields] == ["A?", "N?"]
 
 
-class Slow(AbsentPerson):
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    def answer(self, form: Form) -> dict[str, Any]:
-        time.sleep(self.seconds)
-        return dict.fromkeys((field.var for field in form.fields), "1")
-
-
 @pytest.mark.slow
 def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     """Who thinks for longer than the limit gets through at no limit where the clock goes on."""
-    for timeout_s in limits_s(3):
+    for timeout_s in limits_s(0.5):
         mine = tool(tmp_path / "mine", ASK, timeout_s=timeout_s)
+        person = Slow({"a": "1", "n": "1"}, seconds=timeout_s + 0.2)
         with suppress(ExecutorTimeoutError):  # all the rest may take longer than so short a limit
-            found = run_executor(mine, {}, world(tmp_path / "space", person=Slow(timeout_s + 0.5)))
+            found = run_executor(mine, {}, world(tmp_path / "space", person=person))
             break
     assert found == {"answers": {"a": "1", "n": 1}}
 

@@ -70,7 +70,7 @@ def leaking(folder: Path) -> tuple[Tool, ...]:
         "garbles": INTO_EVERY_PIPE,
     }
     return tuple(
-        make_tool(folder, name, ASKS + body, timeout_s=2 if name == "times_out" else 30)
+        make_tool(folder, name, ASKS + body, timeout_s=0.5 if name == "times_out" else 30)
         for name, body in bodies.items()
     )
 
