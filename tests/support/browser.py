@@ -91,9 +91,10 @@ class Watched:
         assert self.page.title() != "wrong"
 
 
-def check_accessibility(page: Any) -> None:
-    """No serious violation in what the page shows. It has axe-core already."""
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+def check_accessibility(page: Any, *rules: str) -> None:
+    """No serious violation of the rules, or of any, in what the page shows. It has axe-core already."""
+    options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
     serious = [one for one in found if one["impact"] in ("serious", "critical")]
     assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
 

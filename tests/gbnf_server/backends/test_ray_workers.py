@@ -124,9 +124,11 @@ def test_a_worker_answers_as_a_model_in_this_process(workers: Any) -> None:
         assert (workers.info(), workers.context_length()) == (here.info(), here.context_length())
         assert (workers.dialect, workers.enforces_grammar) == (here.dialect, here.enforces_grammar)
     assert workers.slots == 4
+    _errors_keep_their_type_and_their_fields(workers)
+    _an_answer_that_is_left_leaves_the_worker_usable(workers)
 
 
-def test_errors_keep_their_type_and_their_fields(workers: Any) -> None:
+def _errors_keep_their_type_and_their_fields(workers: Any) -> None:
     long = Request([Message(role="user", content="many words " * 20_000)], max_tokens=8)
     with pytest.raises(ContextOverflowError) as caught:
         workers.complete(long)
@@ -135,7 +137,7 @@ def test_errors_keep_their_type_and_their_fields(workers: Any) -> None:
     assert caught.value.available == workers.context_length()
 
 
-def test_an_answer_that_is_left_leaves_the_worker_usable(workers: Any) -> None:
+def _an_answer_that_is_left_leaves_the_worker_usable(workers: Any) -> None:
     endless = Request(ASK.messages, Grammar.parse('root ::= [a-z]+ "."'), max_tokens=8000)
 
     async def leave() -> Completion:
