@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bombs import BOMBS, MEMORY_MIB, Task, defuse
+from bombs import BOMBS, MEMORY_MIB, Task, defuse, vocabulary
 from isolation import Finished, isolated
 
 # Newer Pythons warn of forks beside threads, which pytest-xdist has; the children here touch none.
@@ -16,6 +16,7 @@ LIMIT_S = 60.0
 
 def test_bombs_are_defused() -> None:
     tasks = [Task(name, ("declared", "any")[number % 2]) for number, name in enumerate(BOMBS)]
+    vocabulary()
     outcomes = dict(isolated(defuse, tasks, jobs=1, limit_s=LIMIT_S, memory_mib=MEMORY_MIB))
     errors = set()
     for index, task in enumerate(tasks):

@@ -145,6 +145,7 @@ def test_a_truncated_answer_is_an_error(home: Path) -> None:
         pytest.param('[tiny]\nserver = "http://127.0.0.1:1"', "127.0.0.1:1", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.usefixtures("brief_pauses")
 def test_what_is_wrong_in_the_file_is_named(home: Path, text: str, problem: str) -> None:
     (home / llm_plugin.FILE_NAME).write_text(text)
     code, output = run("-m", "gbnf/tiny", "go")

@@ -7,6 +7,8 @@ from gbnf_bench.suite_files import load_suite
 from training import vocabulary
 from training.source import Source
 
+pytestmark = pytest.mark.slow  # the suite is large
+
 
 @pytest.fixture(scope="module")
 def generated() -> Suite:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf_server.llama.native import NativeModel
+from support.effort import scaled
 from support.oracle import CHECKOUT, SHARED
 from support.smollm2 import model_file, requires_smollm2
 from training.lora.domains import Kind, domains, offer, request
@@ -53,21 +56,28 @@ def test_templates_have_the_required_arguments_always_and_the_others_in_clauses(
         assert clauses == kind.arguments.keys() - required, kind.names
 
 
-@requires_smollm2
-@given(SOURCES)
-def test_a_group_teaches_calls_and_answers_alone(random: Source) -> None:
+@cache
+def vocabulary() -> NativeModel:
     path = model_file()
     assert path is not None
-    vocabulary = NativeModel(path, vocab_only=True)
-    rows = group(random, lambda text: vocabulary.tokenize(text, special=True))
+    return NativeModel(path, vocab_only=True)
+
+
+@pytest.mark.slow
+@requires_smollm2
+@settings(max_examples=scaled(40))
+@given(SOURCES)
+def test_a_group_teaches_calls_and_answers_alone(random: Source) -> None:
+    model = vocabulary()
+    rows = group(random, lambda text: model.tokenize(text, special=True))
     prefix = int((rows.parts == 0).sum())
     assert not rows.weights[rows.parts == 0].any()
     for part in range(1, rows.parts.max() + 1):
         members = np.flatnonzero(rows.parts == part)
         assert rows.places[members].tolist() == list(range(prefix, prefix + len(members)))
-        text = b"".join(vocabulary.piece(token) for token in rows.tokens[members]).decode()
+        text = b"".join(model.piece(token) for token in rows.tokens[members]).decode()
         trained = b"".join(
-            vocabulary.piece(token) for token in rows.tokens[members][rows.weights[members] > 0]
+            model.piece(token) for token in rows.tokens[members][rows.weights[members] > 0]
         ).decode()
         said = re.findall(r"<\|im_start\|>assistant\n(.*?<\|im_end\|>)", text, re.DOTALL)
         assert trained == "".join(said)

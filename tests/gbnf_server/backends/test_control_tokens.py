@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
@@ -24,7 +24,7 @@ from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
 from support.backends import ANY
-from support.effort import one_in
+from support.effort import one_in, scaled
 from support.oracle import vocabulary_path
 from support.server import PROPS, Reply, completion, scripted
 
@@ -168,6 +168,7 @@ def test_only_the_templates_own_control_tokens_are_in_a_prompt(
 
 
 @pytest.mark.slow
+@settings(max_examples=scaled(50))
 @given(st.data(), st.sampled_from(VOCABULARIES), st.sampled_from(CONTENTS), st.sampled_from(UNKNOWN))
 def test_no_message_adds_a_control_token(
     data: st.DataObject, vocabulary: str, content: str, unknown: str
@@ -249,6 +250,7 @@ def test_a_model_in_process_supplies_its_control_tokens() -> None:
     assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_a_vocabulary_lists_the_texts_of_its_control_tokens(vocabulary: str) -> None:
     assert _model(vocabulary).control_token_texts >= set(_control_tokens(vocabulary).values())

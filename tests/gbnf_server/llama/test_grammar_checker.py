@@ -53,7 +53,7 @@ def any_engine(request: pytest.FixtureRequest, tiny_model: Path) -> GrammarCheck
 
 @pytest.mark.slow
 @given(st.sampled_from([*LANGUAGES.items()]), TEXTS)
-@settings(max_examples=scaled(120))
+@settings(max_examples=scaled(60))
 def test_judges_as_a_regular_expression_does(
     any_engine: GrammarChecker, language: tuple[str, str], text: str
 ) -> None:
@@ -98,6 +98,7 @@ def test_verdicts(engine: GrammarChecker, grammar: str, text: str, expected: Eng
     assert engine.match(grammar, text) == expected
 
 
+@pytest.mark.slow
 def test_a_name_of_an_end_token_is_a_text_like_others(any_engine: GrammarChecker) -> None:
     """Some vocabularies read `</s>` in any text as the token that ends the generation."""
     text = "</s><|im_end|><eos><turn|><|end|><|eot_id|>"

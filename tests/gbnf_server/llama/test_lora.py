@@ -109,6 +109,7 @@ CALLED = {
 }
 
 
+@pytest.mark.slow
 @requires_smollm2
 def test_the_bundled_adapter_calls_tools_that_it_has_never_seen() -> None:
     """Near ties differ between CPUs, so not all names need to be right."""

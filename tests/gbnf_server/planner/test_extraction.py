@@ -38,6 +38,7 @@ from gbnf_server import (
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.planner.extraction import _chooser
 from gbnf_server.system.errors import InputError
+from support.effort import scaled
 from support.models import make_model
 from support.scripts import Script
 
@@ -239,7 +240,7 @@ def test_each_verb_has_one_for_event_loops(model: InProcess) -> None:
 VALUES = ["red", "redder", "green", "a b", 'q"', "é", 1, 12, 1.5, False, None]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(40))
 @given(st.lists(st.sampled_from(VALUES), min_size=2, unique_by=repr))
 def test_any_choices_have_probabilities(model: InProcess, options: list[Any]) -> None:
     found = choose(options, TEXT, model=model)

@@ -69,6 +69,7 @@ def test_a_server_that_dies_mid_run_fails_it(tmp_path: Path, tiny_model: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("brief_pauses")
 def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path) -> None:
     freely = '{"name": "final_answer",\n\n "arguments": {"message": "done"}}'
     with scripted(completion=[completion(freely)]) as script, LlamaServer(script.url) as server:

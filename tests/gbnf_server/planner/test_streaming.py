@@ -109,6 +109,7 @@ def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("brief_pauses")
 def test_a_salvaged_answer_comes_in_pieces(tmp_path: Path) -> None:
     turns: list[Any] = [lines(PING), lines("no call"), lines("It said", " pong [1].")]
     with scripted(completion=turns) as script, LlamaServer(script.url) as server:

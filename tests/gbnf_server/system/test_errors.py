@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 
+import pytest
+
 import gbnf_bench
 import gbnf_server
 from gbnf.errors import GbnfError
@@ -32,6 +34,7 @@ def exceptions() -> Iterator[type[BaseException]]:
                     yield value
 
 
+@pytest.mark.slow  # it imports every module
 def test_the_tree_has_every_exception_below_its_parent() -> None:
     tree, signals = (errors.__doc__ or "").split("Outside of the tree")
     drawn: dict[str, str] = {}
@@ -50,6 +53,7 @@ def test_the_tree_has_every_exception_below_its_parent() -> None:
     assert drawn == inside
 
 
+@pytest.mark.slow
 def test_every_error_can_be_sent_to_another_process() -> None:
     for kind in {each for each in exceptions() if issubclass(each, GbnfError)}:
         error = kind.__new__(kind)

@@ -32,6 +32,7 @@ def test_the_file_is_found_without_importing_the_package() -> None:
     assert imported == "False"
 
 
+@pytest.mark.slow  # pip
 def test_a_model_that_cannot_be_downloaded_leaves_nothing(
     no_smollm2: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
