@@ -49,7 +49,7 @@ ITEMS = ["fine", "segfault", "abort", "hang", "hoard", "raise", "exit", "shout",
 
 @pytest.mark.parametrize(("per_process", "jobs"), [(1, 3), (3, 1), (100, 3)])
 def test_each_item_gets_one_outcome(per_process: int, jobs: int) -> None:
-    for limit_s in limits_s(1.0):
+    for limit_s in limits_s(0.3):
         found = list(
             isolated(work, ITEMS, jobs=jobs, limit_s=limit_s, memory_mib=512, per_process=per_process)
         )
@@ -82,7 +82,7 @@ def test_no_items_no_outcomes() -> None:
 
 
 def test_a_confined_process_is_replaced_after_an_item_that_ends_it() -> None:
-    for limit_s in limits_s(1.0):
+    for limit_s in limits_s(0.3):
         outcomes: list[tuple[str, Outcome]] = []
         with Confined(work, limit_s=limit_s, memory_mib=512) as confined:
             outcomes += [(item, confined.attempt(item)) for item in [*ITEMS, "fine"]]

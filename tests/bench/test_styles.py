@@ -11,6 +11,7 @@ from gbnf_server.llama.demo_model import model_path
 from styles import Cell, cases_of, compare, offered, table, verdict
 from support.pools import BUNDLED as POOL
 
+pytestmark = pytest.mark.slow  # the suite is large
 CASES = {case.id: case for case in cases_of("representative", POOL)}
 
 

@@ -52,6 +52,7 @@ def home(tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch) -> I
     (tmp_path / llm_plugin.FILE_NAME).write_text(
         '[tiny]\nmodel = "tiny.gguf"\nthreads = 1\nctx-size = 2048\n'
     )
+    (tmp_path / "logs-off").touch()  # no database
     load_plugins()
     loaded = pm.has_plugin("gbnf") or pm.is_registered(llm_plugin)
     if not loaded:

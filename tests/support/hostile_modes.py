@@ -7,7 +7,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from support.hostile_server import CALL, FLOOD, MARK, Mode, Peer
@@ -130,11 +130,12 @@ def _bomb(coding: str, pack: Callable[[bytes], bytes], status: str = "200 OK") -
     _add(name.replace(", ", "_").replace("-", "_"), act, answered=False)
 
 
-_bomb("gzip", gzip.compress)
-_bomb("deflate", zlib.compress)
-_bomb("x-gzip", gzip.compress)
-_bomb("gzip, gzip", lambda data: gzip.compress(gzip.compress(data)))
-_bomb("gzip", gzip.compress, "500 Internal Server Error")
+_GZIP = partial(gzip.compress, compresslevel=1)
+_bomb("gzip", _GZIP)
+_bomb("deflate", partial(zlib.compress, level=1))
+_bomb("x-gzip", _GZIP)
+_bomb("gzip, gzip", lambda data: _GZIP(_GZIP(data)))
+_bomb("gzip", _GZIP, "500 Internal Server Error")
 _bomb("br", lambda _: b"\x0b\x02\x80" * 1000)
 _bomb("zstd", lambda _: b"\x28\xb5\x2f\xfd" * 1000)
 

@@ -24,6 +24,7 @@ from training.lora.samples import group
 from training.lora.values import LISTS
 from training.source import Source
 
+pytestmark = pytest.mark.slow  # the domains are many
 KINDS = [kind for several in domains().values() for kind in several]
 SLOT = re.compile(r"\{(\w+)[\w.]*\}")
 SOURCES = st.integers(0, 2**32).map(Source)
@@ -63,7 +64,6 @@ def vocabulary() -> NativeModel:
     return NativeModel(path, vocab_only=True)
 
 
-@pytest.mark.slow
 @requires_smollm2
 @settings(max_examples=scaled(40))
 @given(SOURCES)

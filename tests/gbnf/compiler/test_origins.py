@@ -61,6 +61,7 @@ def compiled(schema: Any) -> Grammar | None:
         return None
 
 
+@settings(max_examples=scaled(50))
 @given(SCHEMAS)
 def test_parts_with_and_without_effect(schema: Any) -> None:
     whole = compiled(schema)
