@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from griffe import GriffeLoader
+    from jinja2 import Environment
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -122,7 +123,7 @@ def _module_docstring(package: str) -> str:
 
 def _render(package: str, name: str) -> str:
     """Return the heading, the signature, the docstring and the members of a public name."""
-    from griffe2md import ConfigDict, render_object_docs  # noqa: PLC0415  # cli_page works without
+    from griffe2md import ConfigDict, prepare_context  # noqa: PLC0415  # cli_page works without
 
     config = ConfigDict(
         docstring_style="google",
@@ -138,8 +139,19 @@ def _render(package: str, name: str) -> str:
         summary=False,
     )
     loaded = _loader().modules_collection[f"{package}.{name}"]
-    text: str = render_object_docs(loaded.final_target if loaded.is_alias else loaded, config)
+    target = loaded.final_target if loaded.is_alias else loaded
+    text: str = (
+        _templates().get_template(f"{target.kind.value}.md.jinja").render(prepare_context(target, config))
+    )
     return text
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates of griffe2md, each of which is compiled once."""
+    from griffe2md import prepare_env  # noqa: PLC0415  # cli_page works without
+
+    return prepare_env()
 
 
 @cache

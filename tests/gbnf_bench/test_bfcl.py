@@ -24,6 +24,7 @@ from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import RunOptions
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.cli import main
+from gbnf_server.llama.demo_model import model_path
 from support.oracle import engine
 from support.scripts import Told
 from support.smollm2 import model_file, requires_smollm2
@@ -465,6 +466,7 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert _bench(f"--bfcl {folder} --compile-only") == 0
     assert "simple_python" in capsys.readouterr().out
     command = f"--bfcl {folder} --configuration grammar --out {tmp_path}/out -q --limit 1 --max-tokens 8"
+    command += f" --model {model_path()}"  # a small one
     assert _bench(command) == 0
     assert "irrelevance (1)" in capsys.readouterr().out
     [stored] = (tmp_path / "out").glob("*.json")

@@ -168,6 +168,7 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         (("--server", "http://127.0.0.1:1"), ExitCode.ENVIRONMENT, "gbnf server start"),
     ],
 )
+@pytest.mark.usefixtures("brief_pauses")
 def test_invalid_options_and_inputs_are_errors(
     suite: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: ExitCode, said: str
 ) -> None:
