@@ -203,21 +203,19 @@ def declare_tool(
     tool: Tool,
     *,
     language: str = "en",
-    arguments: Collection[str] | None = None,
+    guiding: bool = False,
     described: bool = True,
 ) -> dict[str, Any]:
     """Return `{"type": "function", "function": {"name", "description", "parameters"}}`.
 
-    `arguments`: those that are declared, without what only a grammar reads: patterns, bounds, step
-    references, which arguments need others, and optional members of objects. By default all, with everything.
-    `described`: those have their descriptions.
+    `guiding`: without what only a grammar reads: patterns, bounds, which arguments need others, and optional
+    members of objects. `described`: with the descriptions of arguments.
     """
     args = tool.model_args()
-    if arguments is None:
-        parameters = with_groups(plain_schema(args, language), args)
+    if guiding:
+        parameters = _guiding(plain_schema(args, language), args.get("properties", {}), described=described)
     else:
-        shown = {name for name in arguments if name not in tool.step_references}
-        parameters = _guiding(plain_schema(args, language), shown, described=described)
+        parameters = with_groups(plain_schema(args, language), args)
     if "properties" not in parameters:  # many templates iterate over them
         parameters = {"type": "object", "properties": {}, **parameters}
     function = {"name": tool.name, "description": tool.description(language), "parameters": parameters}

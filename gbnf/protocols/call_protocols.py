@@ -80,6 +80,10 @@ class NativeCalls(CallProtocol):
             other_calls=offered.other_calls,
         )
 
+    def prose(self) -> Grammar:
+        """Return the grammar of a text that does not begin like a call."""
+        return self.tool_format.prose_grammar()
+
     @property
     def reasons_first(self) -> bool:
         """Whether the template is asked for reasoning, and its format has it."""

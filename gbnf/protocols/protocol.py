@@ -184,6 +184,10 @@ class CallProtocol(ABC):
     def constraint(self, offered: Offered) -> AnswerFormat | None:
         """Return what constrains an answer. Raises PoolError, SchemaError or GrammarError."""
 
+    def prose(self) -> AnswerFormat | None:
+        """Return what constrains an answer to a text that is no call, None if nothing does."""
+        return None
+
     @abstractmethod
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""

@@ -183,9 +183,10 @@ def call_expr(
     return seq(factor_prefixes(branches), *[written(part, None) for part in shape.tail])
 
 
-Content: TypeAlias = OneOf["auto", "offered", "required", "none", "given"]
+Content: TypeAlias = OneOf["auto", "offered", "required", "none", "prose", "given"]
 """What an answer consists of: text or calls or both ("offered": and the text does not look like a call of
-another tool), calls only, any text only, or text of another grammar."""
+another tool), calls only, any text only ("prose": that does not begin like a call), or text of another
+grammar."""
 
 CALLS = "calls"
 
@@ -296,6 +297,8 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":
         return text
+    if content == "prose":
+        return text - search(f"^{opening}{_SPACES}[`{{\\[<]")
     text -= search(f"^{opening}{_SPACES}{BEGINNING}")
     # what begins like the calls of the format is one
     other = (

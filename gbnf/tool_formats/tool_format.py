@@ -58,9 +58,9 @@ from gbnf.tools import Tool
 
 
 @lru_cache(maxsize=256)
-def _no_calls_grammar(form: FormatFields, reasoning: bool) -> Grammar:
+def _no_calls_grammar(form: FormatFields, reasoning: bool, content: Content = "none") -> Grammar:
     """Compile the grammar of an answer without calls."""
-    return link([answer_rules(form, "none", reasoning)], (), "default")
+    return link([answer_rules(form, content, reasoning)], (), "default")
 
 
 @lru_cache(maxsize=512)
@@ -243,6 +243,10 @@ class ToolFormat(FormatFields):
                 raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
             parallel = False
         return _calls_grammar(self, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
+
+    def prose_grammar(self) -> Grammar:
+        """Return the grammar of a text that does not begin like a call in any syntax."""
+        return _no_calls_grammar(self, reasoning=False, content="prose")
 
     def text_grammar(self, text: Grammar) -> Grammar:
         """Return the grammar of an answer that reasons, and whose text is in the language of `text`.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +239,17 @@ def excluding(tool: Tool, arguments: Sequence[Mapping[str, Any]]) -> Tool:
     if "not" in tool.args:
         excluded = {"anyOf": [tool.args["not"], excluded]}
     return replace(tool, args={**tool.args, "not": excluded})
+
+
+def with_arguments(tool: Tool, names: Collection[str]) -> Tool:
+    """Return the tool with these of its arguments only."""
+    args = {**tool.args, "properties": {name: tool.args["properties"][name] for name in names}}
+    if "required" in args:
+        args["required"] = [name for name in args["required"] if name in names]
+    groups = [[name for name in group if name in names] for group in args.pop("requires_one_of", ())]
+    if groups := [group for group in groups if group]:
+        args["requires_one_of"] = groups
+    return replace(tool, args=args)
 
 
 def offered_args(tool: Tool, steps: Sequence[int]) -> dict[str, Any] | None:

@@ -2,5 +2,6 @@
 
 Public modules: `base` (the interface), `answer` (verified answers), one for each backend (`in_process`,
 `llama_server`, `ollama`, `openai_compatible`, `ray_workers`), `opening` (by name), `upstreams` (several as
-one), `embeddings` (a ranking of tools), `http_client` (requests with retries) and `reasoning` (its tags).
+one), `call_odds` (whether a small model means to call), `embeddings` (a ranking of tools), `http_client`
+(requests with retries) and `reasoning` (its tags).
 """

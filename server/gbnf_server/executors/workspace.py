@@ -50,6 +50,9 @@ _PROBLEMS = {
 """What messages say of a path, after its name."""
 
 
+_PATTERN_SIGNS = frozenset("*?")
+
+
 class Workspace:
     """A folder, created if it is missing. Raises `SetupError` if it cannot be used.
 
@@ -168,6 +171,8 @@ class Workspace:
 
     def explain(self, error: OSError, relative: str, *, suggests: bool = True) -> ExecutorError:
         """Return the error for `relative`, with a message for the model; `suggests`: and a similar name."""
+        if error.errno == errno.ENOENT and not _PATTERN_SIGNS.isdisjoint(relative):
+            return ExecutorError(f"'{relative}' does not exist: it is a pattern; find the files first")
         if error.errno == errno.ENOENT:
             return ExecutorError(f"'{relative}' does not exist{self._similar(relative) if suggests else ''}")
         problem = _PROBLEMS.get(error.errno or 0, f": {error.strerror or error}")

@@ -28,6 +28,7 @@ from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
+from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
@@ -43,7 +44,8 @@ class Target:
     """What of a backend decides how it is asked.
 
     `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`; False if the chat
-    template has a tool-call format.
+    template has a tool-call format. `is_small`: whether the model is asked first whether it means to call
+    (`gbnf_server.backends.call_odds`).
     """
 
     dialect: Dialect
@@ -51,6 +53,7 @@ class Target:
     tool_format: ToolFormat | None
     takes_images: bool
     takes_evidence: bool = False
+    is_small: bool = False
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
@@ -71,7 +74,8 @@ class Target:
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"
         native = info.tool_format if has_format else None
         takes_evidence = info.takes_evidence and native is None and dialect == "gbnf"
-        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence)
+        is_small = native is not None and info.gives_logprobs and is_small_native(info)
+        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from gbnf.tool_formats import CallStarted, Delta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
+from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -105,6 +106,8 @@ class Engine(Answers):
             evidence = None
             if use != "none":
                 evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
+            if request.count and target.is_small:
+                compiled = await _with_odds(request, compiled, backend)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 async with aclosing(answer(backend, asked)) as events:
@@ -199,6 +202,22 @@ def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceU
     if any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
         use = "values" if use != "arguments" else "none"
     return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
+
+
+async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend) -> Compiled:
+    """Return what constrains the answer of a small model to a new request: a text if it means one."""
+    prose = compiled.protocol.prose()
+    is_new = bool(request.messages) and request.messages[-1]["role"] == "user" and request.output is None
+    if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
+        return compiled
+    asked = odds_request(backend_request(request, compiled, 1, 0, ()))
+    odds = call_odds((await collect_answer(backend, Asked(asked))).completion)
+    if odds is None:
+        return compiled
+    enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
+    if odds >= LEAST_CALL_ODDS:
+        return replace(compiled, enforcement=enforcement)
+    return replace(compiled, constraint=prose, enforcement=enforcement)
 
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gbnf.calls.validation import validate_call
@@ -72,8 +72,8 @@ class OfferedTools:
     of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
     to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
     `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
-    JSON; `evidence`: what the request says of the call, if that is to be used; `arguments`: those that the
-    chat template declares, by tool, if not all; `only_answers`: nothing of the request seems left.
+    JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
+    request seems left.
     """
 
     in_system_message: tuple[Tool, ...]
@@ -85,7 +85,6 @@ class OfferedTools:
     left_out: frozenset[str] = frozenset()
     excluded: tuple[str, ...] = ()
     evidence: Evidence | None = None
-    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     only_answers: bool = False
 
 

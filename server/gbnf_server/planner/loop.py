@@ -59,7 +59,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.progress import has_nothing_new
+from gbnf_server.planner.progress import has_nothing_new, narrowed
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
@@ -96,6 +96,9 @@ def plan(
     state = RunState(query, turn, clock(), images, history=list(history), said=said)
     state.calls.repeats_all = options.repeat_calls
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
+    if options.is_small_native and options.filter:
+        request = "\n".join([query, *said])
+        tools = tuple(narrowed(tool, request) for tool in tools)
     return _Loop(options, clock, state, order_tools(tools, options)).run()
 
 
@@ -163,6 +166,9 @@ class _Loop(ModelCalls):
         state.number += 1
         begun = self.clock()
         offer = offer_tools(self.order, state, options)
+        if (yield from self.only_prose(offer)):
+            ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
+            offer = replace(offer, callable=ending, grammar=options.protocol.prose())
         for reason in sorted(state.left_out):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
         at = self.clock()

@@ -21,9 +21,11 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
+from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
@@ -95,6 +97,21 @@ class ModelCalls:
                 state.meter = state.meter.overflowed(error, self._prompt(system))
                 if not (yield from self._compact(system, overflowed=True)):
                     raise
+
+    def only_prose(self, offer: OfferedTools) -> Part[bool]:
+        """Return whether a small model means to answer a request, rather than to call a tool for it."""
+        state, options = self.state, self.options
+        if (
+            not (options.is_small_native and options.gives_logprobs and state.number == 1)
+            or len(offer.callable) < 2
+        ):
+            return False
+        if FINAL_ANSWER.name not in {tool.name for tool in offer.callable}:
+            return False
+        messages = self._prompt(system_message(offer, options, state.started_at.date()))
+        completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
+        odds = call_odds(completion)
+        return odds is not None and odds < LEAST_CALL_ODDS
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state
@@ -178,6 +195,8 @@ class ModelCalls:
             evidence=evidence,
             timeout_s=None if options.max_seconds is None else max(seconds_left, LEAST_SECONDS),
         )
+        if purpose == "choice":
+            request = odds_request(request)
         completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)
         assert isinstance(completion, Completion)
         at = self.clock()
@@ -262,6 +281,7 @@ class ModelCalls:
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
     readers = {
+        "choice": Unread,
         "call": options.protocol.answer_reader,
         "answer": SpokenText,
         "salvage": SpokenText,

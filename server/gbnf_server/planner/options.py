@@ -13,6 +13,7 @@ from gbnf.tool_formats import ToolFormat
 from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
+from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.system.errors import RequestNotSupportedError
 
@@ -36,9 +37,6 @@ which a context of 4,096 has space, and 32 take 5,000."""
 
 SMALL_MODEL = 1_000_000_000
 """A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
-
-SMALL_NATIVE_MODEL = 3_000_000_000
-"""The same for models that call tools in the format of their chat template."""
 
 SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.3
 """The default of `max_tools` for small models, and the margin (see `filter_pool`)."""
@@ -154,6 +152,7 @@ class ResolvedOptions(PlannerOptions):
     prompt_style: PromptStyle = "full"
     backend: str = ""
     tool_format: ToolFormat | None = None
+    gives_logprobs: bool = False
     constrained: bool = True
 
     @property
@@ -202,8 +201,9 @@ class ResolvedOptions(PlannerOptions):
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
         # a model that is trained with the style "minimal" knows its tools, and pools of any size
         is_trained, size = info.prompt_style == "minimal", info.parameters
-        most = SMALL_NATIVE_MODEL if call_format == "native" else SMALL_MODEL
-        is_small = not is_trained and size is not None and size < most
+        is_small = not is_trained and size is not None and size < SMALL_MODEL
+        if call_format == "native":
+            is_small = is_small_native(info)
         has_evidence = info.takes_evidence and constrained and call_format == "json"
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
@@ -221,5 +221,6 @@ class ResolvedOptions(PlannerOptions):
             prompt_style=info.prompt_style,
             backend=backend.name,
             tool_format=tool_format,
+            gives_logprobs=info.gives_logprobs,
             constrained=constrained,
         )

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.evidence import asks_for_several, is_covered
+from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
+from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.run_state import RunState
+
+
+def narrowed(tool: Tool, request: str) -> Tool:
+    """Return a tool with the arguments that a request mentions, and those that a call needs.
+
+    Of arguments one of which is needed, the first, unless the request mentions others; no step references.
+    """
+    args = tool.args
+    if not args.get("properties"):
+        return tool
+    alone = replace(tool, args={key: value for key, value in args.items() if key != "requires_one_of"})
+    evidence = gather_evidence(request, [alone], "arguments")
+    assert evidence is not None
+    known = evidence.arguments[tool.name]
+    names = {name for name, said_of_it in known.items() if said_of_it.is_supported}
+    for group in args.get("requires_one_of", ()):
+        if names.isdisjoint(group):
+            names.update([name for name in group if name in known][:1])
+    kept = [name for name in known if name in names and name not in tool.step_references]
+    return with_arguments(tool, kept) if set(args.get("required", ())) <= set(kept) else tool
 
 
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
@@ -32,19 +54,26 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
     word of it that neither they nor their tools have.
     """
-    done, request = calls_done(state), said(state)
+    done = calls_done(state)
     has_hints = options.evidence != "none" or options.is_small_native
-    if not done or not options.is_small or not has_hints or not is_covered(request, done):
+    if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
         return False
+    return uncovered(pool, state, options) == ()
+
+
+def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...] | None:
+    """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
+    request = said(state)
     try:
         scores = scored(pool, request, options.ranker)
     except GbnfError:
-        return False
+        return None
     called = succeeded(state.steps)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
     fitting = (tool for tool, score in scores.items() if tool.name not in called and score >= least > 0)
-    return bool(covered) and all(covered.issuperset(common_words(request, tool)) for tool in fitting)
+    left = tuple(tool for tool in fitting if not covered.issuperset(common_words(request, tool)))
+    return left if covered else None
 
 
 def said(state: RunState) -> str:

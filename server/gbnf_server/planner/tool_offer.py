@@ -7,7 +7,7 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -38,7 +38,7 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import calls_done, said, seems_done
+from gbnf_server.planner.progress import calls_done, said, seems_done, uncovered
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -133,7 +133,11 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if left or asking or answers:
         ready = left
     state.calls.left_out = ""
-    only_answers = answers and is_small_native and (state.answers_next or is_done)
+    only_answers = answers and is_small_native and is_done
+    if answers and is_small_native and state.answers_next:
+        left_over = uncovered(order.tools, state, options) or ()
+        ready = tuple(tool for tool in ready if tool in left_over)
+        only_answers = not ready
     state.answers_next = False
     if only_answers:
         ready, asking = (), ()
@@ -177,7 +181,6 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for arguments in several
         ),
         evidence,
-        _mentioned(state.described, state) if options.is_small else {},
         only_answers,
     )
 
@@ -239,21 +242,11 @@ def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[
         declare_tool(
             tool,
             language=options.language,
-            arguments=offer.arguments.get(tool.name),
-            described=rank < _WHOLLY_DESCRIBED,
+            guiding=options.is_small,
+            described=not options.is_small or rank < _WHOLLY_DESCRIBED,
         )
         for rank, tool in enumerate(offer.described)
     )
-
-
-def _mentioned(tools: Iterable[Tool], state: RunState) -> dict[str, tuple[str, ...]]:
-    """Return the arguments of tools that a request mentions, and those that a call needs."""
-    evidence = gather_evidence(state.query, tools, "arguments")
-    assert evidence is not None
-    return {
-        name: tuple(argument for argument, known in arguments.items() if known.is_supported)
-        for name, arguments in evidence.arguments.items()
-    }
 
 
 def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -> Message:

@@ -39,6 +39,7 @@ _REFUSALS = {
     "repeated": "repeated",
 }
 _PURPOSES = {
+    "choice": "call or answer",
     "call": "call",
     "reasoning": "reasoning",
     "answer": "answer to what is done",
