@@ -1,0 +1,209 @@
+"""What a small model that calls natively is offered, when it has to answer, and what a large one may do."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf import Grammar
+from gbnf.calls.validation import validate_call
+from gbnf.prompts.descriptions import declare_tool
+from gbnf.testing import calls
+from gbnf.tool_formats import detect
+from gbnf.tools.pool_filter import filter_pool
+from gbnf_server.backends.base import Completion, ModelInfo, Request
+from gbnf_server.backends.call_odds import (
+    LEAST_CALL_ODDS,
+    SMALL_NATIVE_MODEL,
+    call_odds,
+    is_small_native,
+    odds_request,
+)
+from gbnf_server.llama.token_values import TokenLogprob
+from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
+from gbnf_server.planner.progress import narrowed
+from support.by_hand import Driven, completion, drive_by_hand, resolved
+from support.pools import BUNDLED
+from support.tool_templates import JSON_IN_TAGS
+
+FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
+SMALL: dict[str, Any] = {"call_format": "native", "tool_format": FORMAT, "is_small": True}
+LARGE: dict[str, Any] = {**SMALL, "is_small": False}
+FOLDER = {"name": "create_dirs", "arguments": {"paths": ["invoices"]}}
+ASKED = "create a folder invoices"
+
+
+def written(call: Any) -> str:
+    """A call as these models write it: JSON in the text."""
+    return f"```json\n{json.dumps(call)}\n```"
+
+
+def drive(query: str, *texts: str | Completion, options: dict[str, Any] = SMALL, **more: Any) -> Driven:
+    said = [completion(text) if isinstance(text, str) else text for text in texts]
+    return drive_by_hand(BUNDLED, said, query=query, options=resolved(**options), **more)
+
+
+def test_after_all_is_done_the_answer_is_asked_for_from_the_results_alone() -> None:
+    driven = drive(ASKED, written(FOLDER), "Done: invoices.", replies=[{"entries": ["invoices"]}])
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
+    first, last = driven.of(CallModel)
+    assert (first.purpose, last.purpose) == ("call", "answer")
+    assert first.request.tools
+    assert not last.request.tools
+    assert "invoices" in last.request.messages[-1]["content"]
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
+
+
+@pytest.mark.parametrize(
+    "again", [FOLDER, {"name": "create_dirs", "arguments": {"paths": ["invoices/2026"]}}]
+)
+def test_a_call_of_the_same_tool_again_means_that_nothing_is_left(again: Any) -> None:
+    query = "invoices, please"  # no word of a tool, so only the repetition shows it
+    results = [{"entries": ["invoices"]}]
+    driven = drive(query, written(FOLDER), written(again), "There.", replies=results)
+    assert len(driven.of(ExecuteTool)) == 1
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "There.")
+
+
+def test_what_the_request_names_and_no_call_has_is_still_done() -> None:
+    calls_of_both = [{"name": "create_dirs", "arguments": {"paths": [name]}} for name in ("trips", "notes")]
+    driven = drive(
+        "create the folders 'trips' and 'notes'", *map(written, calls_of_both), "Both.", replies=[{}, {}]
+    )
+    assert len(driven.of(ExecuteTool)) == 2
+    assert driven.run.answer == "Both."
+
+
+def test_the_wrapper_of_a_result_is_no_answer() -> None:
+    driven = drive(
+        "create a folder invoices, then find out what is in reports",
+        written(FOLDER),
+        '{"step": 1, "result": {"entries": ["invoices"]}}',
+        "It is there.",
+        replies=[{"entries": ["invoices"]}],
+    )
+    assert driven.run.answer == "It is there."
+
+
+@pytest.mark.parametrize("useless", ['{"a": 1}', "This was done, with these results: invoices", ASKED])
+def test_an_answer_that_cannot_be_used_is_no_answer_of_the_run(useless: str) -> None:
+    options = {**SMALL, "salvage": True}
+    driven = drive(ASKED, written(FOLDER), useless, options=options, replies=[{"entries": ["invoices"]}])
+    assert driven.run.outcome == "salvaged"
+    assert driven.run.answer != useless
+
+
+def test_a_large_model_may_repeat_and_answers_itself() -> None:
+    now = written({"name": "get_now", "arguments": {}})
+    driven = drive("what time is it?", now, now, "Noon.", options=LARGE, replies=[{"time": "12"}] * 2)
+    assert len(driven.of(ExecuteTool)) == 2
+    assert {effect.purpose for effect in driven.of(CallModel)} == {"call"}
+    assert driven.run.answer == "Noon."
+    assert not driven.of(CallBlocked)
+
+
+def odds(log_odds: float) -> Completion:
+    share = 1 / (1 + math.exp(-log_odds))
+    top = ((b'{"', math.log(share / 2)), (b"```", math.log(share / 2)), (b"The", math.log(1 - share)))
+    return replace(completion("x"), logprobs=(TokenLogprob(b"x", -1.0, top),))
+
+
+@given(st.floats(-8, 8))
+def test_the_odds_of_a_call_are_those_of_its_beginnings(log_odds: float) -> None:
+    found = call_odds(odds(log_odds))
+    assert found is not None
+    assert math.isclose(found, log_odds, abs_tol=1e-6)
+    assert call_odds(completion("x")) is None
+    asked = odds_request(
+        Request([{"role": "user", "content": "x"}], max_tokens=99, temperature=1.0, stop=["a"])
+    )
+    assert (asked.grammar, asked.max_tokens, asked.temperature, asked.stop) == (None, 1, 0.0, ())
+
+
+@pytest.mark.parametrize("log_odds", [LEAST_CALL_ODDS - 0.1, LEAST_CALL_ODDS + 0.1])
+def test_a_small_model_that_means_to_answer_is_offered_no_call(log_odds: float) -> None:
+    options = {**SMALL, "gives_logprobs": True}
+    driven = drive("hello", odds(log_odds), "Hello!", options=options)
+    choice, answer = driven.of(CallModel)
+    assert (choice.purpose, choice.request.grammar, choice.request.max_tokens) == ("choice", None, 1)
+    [started] = driven.of(StepStarted)
+    assert (started.tools == ("final_answer",)) == (log_odds < LEAST_CALL_ODDS)
+    grammar = answer.request.grammar
+    assert isinstance(grammar, Grammar)
+    now = written({"name": "get_now", "arguments": {}})
+    assert grammar.match(now).complete == (log_odds >= LEAST_CALL_ODDS)
+    assert driven.run.answer == "Hello!"
+    assert not drive("hello", "Hi.", options=LARGE | {"gives_logprobs": True}).of(CallModel)[1:]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "style", "small"),
+    [
+        (500_000_000, "full", True),
+        (SMALL_NATIVE_MODEL, "full", False),
+        (None, "full", False),
+        (1, "minimal", False),
+    ],
+)
+def test_which_models_are_small(parameters: int | None, style: Any, small: bool) -> None:
+    info = ModelInfo(prompt_style=style, tool_format=FORMAT, parameters=parameters)
+    assert is_small_native(info) == small
+    assert not is_small_native(replace(info, tool_format=None))
+
+
+@pytest.mark.parametrize(
+    ("name", "request_text", "arguments"),
+    [
+        ("get_now", "what time is it?", set()),
+        ("get_now", "what time is it in the timezone of Tokyo?", {"timezone"}),
+        ("create_events", "add lunch on 2026-12-03", {"title", "starts"}),
+        ("create_events", "add lunch, the duration is 45 minutes", {"title", "starts", "duration_minutes"}),
+        ("find_files", "find the text files", {"base_path", "pattern"}),
+        ("write_files", "save this", {"files"}),
+    ],
+)
+def test_a_small_model_is_shown_the_arguments_that_a_request_mentions(
+    name: str, request_text: str, arguments: set[str]
+) -> None:
+    tool = next(tool for tool in BUNDLED if tool.name == name)
+    assert set(narrowed(tool, request_text).args.get("properties", {})) == arguments
+
+
+@given(st.sampled_from(BUNDLED), st.data())
+def test_calls_of_a_narrowed_tool_are_calls_of_the_tool(tool: Any, data: st.DataObject) -> None:
+    narrow = narrowed(tool, "do it")
+    call = data.draw(calls([narrow]))
+    assert validate_call(call, [tool]).ok
+    declared = declare_tool(narrow, guiding=True)["function"]["parameters"]
+    assert call["arguments"].keys() <= declared["properties"].keys()
+    assert not {"pattern", "minItems", "minLength", "allOf"} & set(declared)
+    text = json.dumps(declared)
+    assert '"pattern": "^' not in text
+    assert "from_step" not in declared["properties"]
+
+
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("delete the file old.txt", {"delete_files"}),
+        ("get rid of the logs", {"delete_files"}),
+        ("elimina i file csv", {"delete_files"}),
+        ("which csv files are in the folder data?", set()),
+        ("find the text files in trips and tell me what they contain", set()),
+        ("let me know what time it is", set()),
+        ("write anna@example.com that we are late", {"send_messages"}),
+        ("email the list to Anna", {"send_messages"}),
+        ("avvisa marta@example.com", {"send_messages"}),
+        ("what is 12*31?", set()),
+    ],
+)
+def test_what_deletes_or_sends_is_offered_if_the_request_says_so(query: str, offered: set[str]) -> None:
+    kept = {tool.name for tool in filter_pool(BUNDLED, query).kept}
+    assert kept & {"delete_files", "send_messages"} == offered
