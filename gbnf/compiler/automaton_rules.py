@@ -19,7 +19,6 @@ from typing import NamedTuple
 from gbnf.compiler.literals import json_char, raw_char
 from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Fragment, RuleTable, Scope
-from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -54,17 +53,9 @@ def string_expr(language: Dfa, scope: Scope) -> Expr:
     return quoted_expr(language, json_char, '"', scope)
 
 
-def words_expr(language: Dfa, scope: Scope | None = None) -> Expr:
-    """Return the words of the language as they are; EMPTY_LANGUAGE if there is none.
-
-    Without a scope there are no productions: raises ValueError if a cycle of several states needs one.
-    """
-    if scope is not None:
-        return quoted_expr(language, raw_char, "", scope)
-    if language.is_empty:
-        return EMPTY_LANGUAGE
-    _spend_on(language)
-    return _words_in_place(language)
+def words_expr(language: Dfa, scope: Scope) -> Expr:
+    """Return the words of the language as they are; EMPTY_LANGUAGE if there is none."""
+    return quoted_expr(language, raw_char, "", scope)
 
 
 def quoted_expr(
@@ -76,13 +67,8 @@ def quoted_expr(
     """
     if language.is_empty:
         return EMPTY_LANGUAGE
-    _spend_on(language)
+    spend((20 + language.table.alphabet.size) * len(language.table.rows))  # for the first time or again
     return _fragment(language, spell, quote, named).instantiate(scope)
-
-
-def _spend_on(language: Dfa) -> None:
-    """Count the work of emitting a language, for the first time or again."""
-    spend((20 + language.table.alphabet.size) * len(language.table.rows))
 
 
 @lru_cache(maxsize=1024)
@@ -96,11 +82,6 @@ def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, named
 
     body = _Writer(language, char if named else spell, literal(quote), scope).expression()
     return Fragment.of(seq(literal(quote), body), table)
-
-
-@lru_cache(maxsize=256)
-def _words_in_place(language: Dfa) -> Expr:
-    return _Writer(language, raw_char, EPSILON, None).expression()
 
 
 class _RepeatedExpr(NamedTuple):
@@ -131,9 +112,7 @@ class _Run(NamedTuple):
 
 
 class _Writer:
-    def __init__(
-        self, language: Dfa, spell: Callable[[CharSet], Expr], end: Expr, scope: Scope | None
-    ) -> None:
+    def __init__(self, language: Dfa, spell: Callable[[CharSet], Expr], end: Expr, scope: Scope) -> None:
         self._sets = language.table.alphabet.sets()
         self._spell, self._end, self._scope = spell, end, scope
         self._spelled: dict[int, Expr] = {}
@@ -154,7 +133,6 @@ class _Writer:
         self._uses[0] += 1
         self._names: dict[int, Ref] = {}  # the states that are productions
         self._pending: list[int] = []  # those of them that are still to be defined
-        self._open: set[int] = set()  # without a scope, the states that are being written
         self._parts: dict[Expr, Ref] = {}  # repeated characters that are productions
 
     def expression(self) -> Expr:
@@ -162,19 +140,11 @@ class _Writer:
         whole = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
-            assert self._scope is not None, "only with a scope do states get names"
             self._scope.define(self._names[state], self._joined(self._body(state, 0)))
         return whole
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """Return the words from a state on, by name if it has one."""
-        if self._scope is None:
-            if state in self._open:
-                raise InvalidArgumentError("a cycle of several states takes a scope for its productions")
-            self._open.add(state)
-            body = self._body(state, nesting)
-            self._open.remove(state)
-            return body
         shared = self._uses[state] > 1 and not self._is_short_ending(state)
         if state not in self._names:
             if not shared and nesting <= _MAX_NESTING:
@@ -291,8 +261,6 @@ class _Writer:
                 return Literal(item.text * minimum)
             if len(item.text) == 1:  # it is more where JSON forces an escape
                 item = CharClass(((ord(item.text), ord(item.text)),))
-        if self._scope is None:
-            return repeat(item, minimum, maximum)
         if not isinstance(item, Ref | CharClass):
             if item not in self._parts:
                 self._parts[item] = self._scope.add("Char", item)

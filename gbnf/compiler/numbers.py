@@ -10,32 +10,34 @@ from dataclasses import replace
 from fractions import Fraction
 from math import floor, gcd, inf, lcm, nextafter
 
+from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.decimals import (
     UNSIGNED,
     DigitLimits,
-    automaton_expr,
     decimal_expr,
-    expr_language,
     integer_expr,
-    intersection,
     scientific_expr,
     zero_expr,
 )
 from gbnf.compiler.rules import Scope
+from gbnf.errors import InvalidArgumentError
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
+    Alt,
+    CharClass,
     Expr,
     Literal,
     Ref,
+    Repeat,
+    Seq,
+    TokenTerminal,
     alt,
-    char_class,
     literal,
-    optional,
-    repeat,
     seq,
 )
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet, minterms
+from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
 from gbnf.work_limits import work_cache
@@ -43,15 +45,6 @@ from gbnf.work_limits import work_cache
 #: From here on, a double is followed by another one of at least 1 more.
 _SPARSE = 2**52
 _SMALL = Fraction(1, 10)
-_DIGITS = repeat(char_class((0x30, 0x39)))
-_FRACTIONAL = seq(
-    optional(Literal("-")),
-    repeat(char_class((0x30, 0x39)), 1),
-    Literal("."),
-    _DIGITS,
-    char_class((0x31, 0x39)),
-    _DIGITS,
-)
 
 
 def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) -> Expr:
@@ -63,8 +56,8 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
     if shape.integer is True:
         if low is None and high is None and exponents:
             return Ref("integer")
-        least, most = (None if end is None else int(end.value) for end in (low, high))
-        return integer_expr(least, most, digits.integer)
+        least, greatest = (None if end is None else end.value for end in (low, high))
+        return integer_expr(least, greatest, digits.integer)
     first = None if low is None else _least(low)
     last = None if high is None else -_least(Bound(-high.value, high.exclusive))
     if first is not None and last is not None and first > last:
@@ -95,7 +88,7 @@ def _not_integers(low: Fraction | None, high: Fraction | None, digits: DigitLimi
     first = -_SMALL if low is None else max(low, -_SMALL)
     last = _SMALL if high is None else min(high, _SMALL)
     small = scientific_expr(first, last, digits) if first <= last else EMPTY_LANGUAGE
-    return alt(intersection(decimal_expr(low, high, digits), _FRACTIONAL), small)
+    return alt(decimal_expr(low, high, digits, fractional=True), small)
 
 
 #: The greatest divisor, in units of its last decimal, that is enforced by an automaton.
@@ -136,10 +129,10 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
     counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
     limits = digits if counts else _UNCOUNTED
     if counts or low is not None or high is not None:
-        words &= expr_language(range_expr(replace(shape, divisors=()), limits, exponents=False))
+        words &= _language(range_expr(replace(shape, divisors=()), limits, exponents=False))
     endless = not (counts or whole) and (low is None or high is None)
     reason = "with so large a divisor digits are not counted, and a number of 310 is read as infinity"
-    return automaton_expr(words, scope), reason if endless else ""
+    return words_expr(words, scope), reason if endless else ""
 
 
 def _within(value: Fraction, low: Bound, high: Bound) -> bool:
@@ -154,6 +147,28 @@ def _spelled(value: Fraction, digits: DigitLimits, *, whole: bool) -> Expr:
     if not value or _PLAIN[0] <= abs(value) < _PLAIN[1]:
         return decimals
     return alt(decimals, scientific_expr(value, value, digits))
+
+
+@work_cache(maxsize=256)
+def _language(expr: Expr) -> Dfa:
+    """Return the automaton of an expression without nonterminals."""
+    return search(f"^(?:{_as_pattern(expr)})$")
+
+
+def _as_pattern(expr: Expr) -> str:
+    match expr:
+        case Literal(text):
+            return text.replace(".", r"\.")
+        case CharClass(ranges):
+            return "[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges) + "]"
+        case Seq(items):
+            return "".join(map(_as_pattern, items))
+        case Alt(items):
+            return "(?:" + "|".join(map(_as_pattern, items)) + ")"
+        case Repeat(item, minimum, maximum):
+            return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
+        case Ref() | TokenTerminal():
+            raise InvalidArgumentError(f"{expr} has no pattern")
 
 
 @work_cache(maxsize=64)

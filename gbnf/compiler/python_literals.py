@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 
 from gbnf.compiler.automaton_rules import quoted_expr
-from gbnf.compiler.decimals import digits_between
+from gbnf.compiler.decimals import DigitWords
 from gbnf.compiler.layout import Layout, without
 from gbnf.compiler.literals import factor_prefixes, raw_char
 from gbnf.compiler.rules import Scope
@@ -103,7 +103,8 @@ def _char(chars: CharSet, quote: str) -> Expr:
 def _coded(letter: str, width: int, chars: CharSet) -> Expr:
     """Return the code points of a set, each as hexadecimal digits after a letter."""
     ends = [(f"{low:0{width}x}", f"{high:0{width}x}") for low, high in chars.ranges]
-    return seq(Literal(letter), factor_prefixes([digits_between(*both, "0123456789abcdef") for both in ends]))
+    words = DigitWords(width, digits="0123456789abcdef")
+    return seq(Literal(letter), factor_prefixes([words.between(low, high) for low, high in ends]))
 
 
 single_quoted, double_quoted = (partial(_char, quote=quote) for quote in ("'", '"'))

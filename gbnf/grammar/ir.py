@@ -170,11 +170,15 @@ class Repeat(_Composite):
         self._hash = self.references = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Repeat) and self._parts() == other._parts()
+        return (
+            isinstance(other, Repeat)
+            and (self.minimum, self.maximum) == (other.minimum, other.maximum)
+            and self.item == other.item
+        )
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(self._parts())
+            self._hash = hash((self.item, self.minimum, self.maximum))
         return self._hash
 
 
