@@ -131,7 +131,7 @@ class CompileOptions:
     `whitespace`: see `gbnf.compiler.layout`. `max_depth`: the most objects and arrays around one that is
     still constrained; None: any number. If `closed`, an object that declares properties but not
     `additionalProperties` allows no others. `property_order`: properties in any order (see
-    `gbnf.compiler.any_order`), or in declared order only. With `bounded_digits`, numbers have at most the
+    `gbnf.compiler.objects`), or in declared order only. With `bounded_digits`, numbers have at most the
     digits of `gbnf.compiler.decimals.BOUNDED_DIGITS`.
     """
 

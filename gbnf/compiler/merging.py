@@ -12,9 +12,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gbnf.compiler.any_order import any_order_expr, joint_expr
 from gbnf.compiler.arrays import ArrayItems, array_expr, possible_items
-from gbnf.compiler.objects import Other, members_of
+from gbnf.compiler.objects import Other, joint_expr, members_expr, members_of
 from gbnf.compiler.scalars import report_keyword
 from gbnf.compiler.structures import (
     ANY_ARRAY,
@@ -212,7 +211,7 @@ class UnionLowering(StructureLowering):
         members = members_of(whole, values, others, syntax.objects, location.scope)
         if members is None:
             return EMPTY_LANGUAGE
-        return any_order_expr(members, syntax.objects, location.scope, self._order_budget).expr
+        return members_expr(members, syntax.objects, location.scope, self._order_budget).expr
 
     def _either_child(
         self, shapes: Sequence[Object], name: str, location: SchemaLocation, syntax: ValueSyntax

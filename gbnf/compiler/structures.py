@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from gbnf.compiler.any_order import DUPLICATES_COUNT, ObjectMembers, OrderBudget, any_order_expr
 from gbnf.compiler.arrays import (
     MAX_UNIQUE,
     ArrayItems,
@@ -20,7 +19,8 @@ from gbnf.compiler.arrays import (
 from gbnf.compiler.layout import CompileOptions, Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
-from gbnf.compiler.objects import Other, object_expr
+from gbnf.compiler.objects import DUPLICATES_COUNT, OrderBudget, Other, members_expr, object_expr
+from gbnf.compiler.property_automaton import ObjectMembers
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
@@ -186,7 +186,7 @@ class StructureLowering(ABC):
         def combine(values: Mapping[str, Expr], layout: Layout) -> Expr:
             before = len(self.table.productions)
             members = ObjectMembers(values, frozenset(values))
-            built = any_order_expr(members, layout, location.scope, self._order_budget)
+            built = members_expr(members, layout, location.scope, self._order_budget)
             self._any_order_rules += len(self.table.productions) - before
             if built.loosened:
                 for keyword in ("enum", "const"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import work_limits
-from gbnf.compiler import any_order
+from gbnf.compiler import objects
 from gbnf.compiler.schema import compile_schema
 from support.oracle import accepts
 from support.random_texts import generate
@@ -99,7 +99,7 @@ def test_alternatives_of_required_properties_take_every_order(choice: str) -> No
     ("states", "keywords"), [(2000, {"properties"}), (3, {"properties", "requires_one_of"})]
 )
 def test_groups_take_every_order(states: int, keywords: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_order, "MAX_COUNTING_STATES", states)
+    monkeypatch.setattr(objects, "MAX_COUNTING_STATES", states)
     names = [f"p{number}" for number in range(12)]
     groups = [{"p1", "p2"}, {"p7", "p8"}]
     schema = {
@@ -115,7 +115,7 @@ def test_groups_take_every_order(states: int, keywords: set[str], monkeypatch: p
 
 
 def test_bounds_are_reported_where_they_take_too_many_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_order, "MAX_COUNTING_STATES", 40)
+    monkeypatch.setattr(objects, "MAX_COUNTING_STATES", 40)
     names = [f"p{number}" for number in range(30)]
     schema = {"properties": {name: {} for name in names}, "required": names[:20], "minProperties": 25}
     grammar = compile_schema({**schema, "type": "object"}, property_order="any")

@@ -1,0 +1,415 @@
+"""Objects as automata over their properties.
+
+A state says which properties may not come any more, which groups have one, and how many came, as far as
+bounds count them. Properties in any order close themselves only; in declared order, each closes all before
+it, too. Chains of properties interleave freely, and other properties may come anywhere in between. Objects of
+several shapes, the alternatives of a union, are one automaton: its state also is the set of shapes that what
+came before belongs to.
+
+Invariants: a property of its own bit comes at most once, required ones always; there are no trailing commas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from os.path import commonprefix
+from typing import NamedTuple
+
+from gbnf.compiler.layout import Layout
+from gbnf.compiler.literals import factor_prefixes
+from gbnf.compiler.rules import Scope
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq, alt, literal, seq
+from gbnf.work_limits import TooManyStatesError
+
+#: The most declared properties in one trie.
+_CHUNK = 16
+#: How deeply what follows a property nests in one production.
+_NESTING = 16
+
+
+class ObjectMembers(NamedTuple):
+    """What the objects of one shape consist of.
+
+    `values`: expressions by name, none of them empty. `groups`: sets of names of which each must have one
+    present. `others`: pairs of other keys and values. `least` and `most`: how many properties (None: any
+    number).
+    """
+
+    values: Mapping[str, Expr]
+    required: frozenset[str]
+    groups: Sequence[frozenset[str]] = ()
+    others: Sequence[Expr] = ()
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def decisive(self) -> frozenset[str]:
+        """The properties that decide whether an object may end: those required, alone or in a group."""
+        return self.required.union(*self.groups).intersection(self.values)
+
+
+class PropertyOrder(NamedTuple):
+    """Which properties come at most once, and in which order.
+
+    `exact`: those that come at most once. `rest_most`: how many of the other declared ones may come at most
+    (None: any number). `chains`: names that come in this order, all of them exact; None for any order.
+    """
+
+    exact: frozenset[str]
+    rest_most: int | None = None
+    chains: Sequence[Sequence[str]] | None = None
+
+
+class _Class(NamedTuple):
+    """Properties that lead from a state to the same next one: a text, and what follows it.
+
+    `label`: for the name of a rule; empty for properties that are not declared. `bit`: of a property that
+    comes once; 0 for others. `closes`: the bits that are set after it. `shapes`: a bit for each shape that
+    has them. `satisfies`: a bit for each group.
+    """
+
+    text: str
+    body: Expr
+    label: str
+    bit: int
+    closes: int
+    shapes: int
+    is_required: bool
+    satisfies: int
+
+
+class _State(NamedTuple):
+    """What came before, as far as it matters.
+
+    `closed`: the properties that may not come any more. `required`: how many of the required ones without a
+    bit. `optional`: how many optional ones, as far as bounds count them. `rest`: how many declared ones that
+    may come twice. `satisfied`: the groups. `shapes`: those that are still possible. `chain`: of which alone
+    properties may come next, by index; None where any may.
+    """
+
+    closed: int
+    required: int
+    optional: int
+    rest: int
+    satisfied: int
+    shapes: int
+    chain: int | None = None
+
+    @property
+    def progress(self) -> int:
+        """A number that each step makes greater, unless it leads back to the state."""
+        counts = self.required + self.optional + self.rest
+        return counts + self.closed.bit_count() + self.satisfied.bit_count() - self.shapes.bit_count()
+
+
+#: A class and the state after it, by their indices.
+_Step = tuple[int, int]
+
+
+class _Node(NamedTuple):
+    """The properties that may come next, and states with more of them: those beyond a chunk of a chain."""
+
+    steps: list[_Step]
+    beyond: list[int]
+
+
+class PropertyAutomaton:
+    """The objects of some shapes; of several shapes, each of `decisive` is among `order.exact`.
+
+    The shapes have the same names in `values`, apart from those that are impossible.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[ObjectMembers],
+        order: PropertyOrder,
+        max_states: int | None,
+        layout: Layout,
+        scope: Scope,
+    ) -> None:
+        self._layout, self._scope, self._max_states = layout, scope, max_states
+        self._rest_most, self._is_ordered = order.rest_most, order.chains is not None
+        names = list(dict.fromkeys(name for members in shapes for name in members.values))
+        chains = [names] if order.chains is None else order.chains
+        exact = [name for chain in chains for name in chain if name in order.exact]
+        self._bits = {name: 1 << index for index, name in enumerate(exact)}
+        self._needed = [self._mask(members.required) for members in shapes]
+        only = shapes[0]
+        self._required = len(only.required - order.exact)
+        self._least = max(only.least - len(only.required), 0)
+        self._most = None if only.most is None else only.most - len(only.required)
+        self._counted = max(self._least, self._most or 0)
+        self._groups = [
+            [group for group in members.groups if not group & members.required] for members in shapes
+        ]
+        self._group_masks = [self._mask(group) for group in self._groups[0]] if len(shapes) == 1 else []
+        self._classes: list[_Class] = []
+        #: The indices of the classes of each chain, and the bits of its properties.
+        self._chains: list[tuple[range, int]] = []
+        for chain in chains:
+            first = len(self._classes)
+            self._classes += self._declared(shapes, chain)
+            self._chains.append((range(first, len(self._classes)), self._mask(chain)))
+        others: dict[Expr, int] = {}
+        for index, members in enumerate(shapes):
+            for other in members.others:
+                others[other] = others.get(other, 0) | 1 << index
+        self._others = range(len(self._classes), len(self._classes) + len(others))
+        for other, mask in others.items():
+            self._classes.append(_Class("", other, "", 0, 0, mask, is_required=False, satisfies=0))
+        self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
+        self._known_distinct: dict[tuple[int, int], int] = {}
+        self._states: list[_State] = []
+        self._nodes: list[_Node] = []
+        self._entered: Counter[_Step] = Counter()
+        self._bodies: list[Expr] = []
+        self._rests: dict[int, Expr] = {}
+        self._entries: dict[_Step, Expr] = {}
+        self._keys: dict[int, Expr] = {}  # by state
+
+    @property
+    def states(self) -> int:
+        """How many states the objects took."""
+        return len(self._states)
+
+    def _mask(self, names: frozenset[str] | Sequence[str]) -> int:
+        return sum([self._bits.get(name, 0) for name in names])
+
+    def _declared(self, shapes: Sequence[ObjectMembers], names: Sequence[str]) -> Iterator[_Class]:
+        """Yield the classes of declared properties; all that may come twice are one class."""
+        layout, required = self._layout, shapes[0].required
+        # In any order, many states have the same properties, and all they have in common is this.
+        prefix = "" if self._is_ordered else commonprefix([layout.key(name) for name in names])  # noqa: RUF071  # no paths
+        words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
+        labels: dict[int, str] = {}
+        closes: dict[int, int] = {}
+        earlier = 0
+        for name in names:
+            bit = self._bits.get(name, 0)
+            labels[bit] = (name or "Key") if bit else "Rest"
+            having: dict[Expr, int] = {}
+            for index, members in enumerate(shapes):
+                if name in members.values:
+                    value = members.values[name]
+                    having[value] = having.get(value, 0) | 1 << index
+            satisfies = sum(1 << index for index, group in enumerate(self._groups[0]) if name in group)
+            for value, mask in having.items():
+                key = (bit, mask, name in required, satisfies if len(shapes) == 1 else 0)
+                words.setdefault(key, []).append((layout.key(name), seq(layout.colon, value)))
+            earlier |= bit
+            closes[bit] = earlier if self._is_ordered else bit
+        for (bit, mask, is_required, satisfies), pairs in words.items():
+            text, body = pairs[0]
+            if not self._is_ordered:
+                pairs.sort(key=itemgetter(0))
+                text = prefix
+                body = factor_prefixes([seq(literal(word[len(prefix) :]), rest) for word, rest in pairs])
+            yield _Class(text, body, labels[bit], bit, closes[bit], mask, is_required, satisfies)
+
+    def _make_included(
+        self, shapes: Sequence[ObjectMembers], names: Sequence[str]
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Yield for each shape others, each with the properties of which all must have come.
+
+        When they have, all that the shape still allows is allowed by the other, which is a bit.
+        """
+        others = [frozenset(members.others) for members in shapes]
+        rows = [[members.values.get(name) for name in names] for members in shapes]
+        bits = [self._bits.get(name, 0) for name in names]
+        for index, row in enumerate(rows):
+            including = []
+            for other_index, other in enumerate(rows):
+                is_candidate = not shapes[other_index].groups and others[index] <= others[other_index]
+                if index == other_index or not is_candidate:
+                    continue
+                unlike = [
+                    bit
+                    for bit, value, accepted in zip(bits, row, other, strict=True)
+                    if value is not None and value is not accepted and value != accepted
+                ]
+                if all(unlike):
+                    needed = sum(unlike) | self._needed[other_index] & ~self._needed[index]
+                    including.append((1 << other_index, needed))
+            yield including
+
+    def _distinct(self, closed: int, shapes: int) -> int:
+        """Return the shapes without those of which all that is still allowed is allowed by another."""
+        left = self._known_distinct.get((closed, shapes))
+        if left is None:
+            left = shapes
+            for index, others in enumerate(self._included):
+                if left >> index & 1 and any(
+                    left & other and not needed & ~closed for other, needed in others
+                ):
+                    left &= ~(1 << index)
+            self._known_distinct[closed, shapes] = left
+        return left
+
+    def _follower(self, state: _State, number: int) -> _State | None:
+        """Return the state after a property of a class; None if none may come."""
+        closed, required, optional, rest, satisfied, shapes, _ = state
+        kind = self._classes[number]
+        bit, closes = kind.bit, kind.closes
+        shapes &= kind.shapes
+        if not shapes or closed & bit:
+            return None
+        if shapes & shapes - 1:
+            shapes = self._distinct(closed | closes, shapes)
+        if kind.is_required:
+            if not bit:
+                if required == self._required:
+                    return None
+                required += 1
+        elif self._most is not None and optional >= self._most:
+            return None
+        else:
+            optional = min(optional + 1, self._counted)
+            if kind.label and not bit and self._rest_most is not None:
+                if rest == self._rest_most:
+                    return None
+                rest += 1
+        closed, satisfied = closed | closes, satisfied | kind.satisfies
+        for index, mask in enumerate(self._group_masks):  # of each group, one has come or may come
+            if mask and not satisfied >> index & 1 and not mask & ~closed:
+                return None
+        return _State(closed, required, optional, rest, satisfied, shapes)
+
+    def _following(self, state: _State) -> Iterator[tuple[int | None, _State]]:
+        """Yield the classes whose properties may come next, and None for those beyond a chunk."""
+        for chain, (classes, mask) in enumerate(self._chains):
+            if state.chain not in (None, chain):
+                continue
+            start, end = 0, len(classes)
+            if self._is_ordered:
+                start = (state.closed & mask).bit_count()
+                end = min((start // _CHUNK + 1) * _CHUNK, end)
+            for number in classes[start:end]:
+                follower = self._follower(state, number)
+                if follower is not None:
+                    yield number, follower
+                if self._is_ordered and self._classes[number].is_required:
+                    break
+            else:
+                if end < len(classes):
+                    closes = self._classes[classes[end - 1]].closes
+                    yield None, state._replace(closed=state.closed | closes, chain=chain)
+        for number in self._others if state.chain is None else ():
+            follower = self._follower(state, number)
+            if follower is not None:
+                yield number, follower
+
+    def _explore(self) -> None:
+        """Find all states, the first one being the start, and their steps. Raises TooManyStatesError."""
+        start = _State(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
+        numbers = {start: 0}
+        self._states.append(start)
+        for state in self._states:  # it grows while it is walked
+            node = _Node([], [])
+            self._nodes.append(node)
+            for kind, follower in self._following(state):
+                index = numbers.get(follower)
+                if index is None:
+                    index = numbers[follower] = len(self._states)
+                    if self._max_states is not None and index > self._max_states:
+                        raise TooManyStatesError(self._max_states)
+                    self._states.append(follower)
+                if kind is None:
+                    node.beyond.append(index)
+                else:
+                    node.steps.append((kind, index))
+
+    def expression(self) -> Expr:
+        """Return the objects, and add the productions that they need. Raises TooManyStatesError."""
+        if self._most is not None and self._most < 0:
+            return EMPTY_LANGUAGE
+        self._explore()
+        steps = [step for node in self._nodes for step in node.steps]
+        if any(follower == 0 for _, follower in steps):  # the start is written twice
+            steps += self._nodes[0].steps
+        if self._is_ordered:  # a property leads to few states, so that the rest of the object is in its rule
+            self._entered = Counter(steps)
+            steps = list(self._entered)
+        preceding = Counter([number for number, _ in steps])
+        uses = Counter([follower for _, follower in steps])
+        for number, kind in enumerate(self._classes):
+            is_rule = preceding[number] > 1 and kind.label
+            self._bodies.append(self._scope.add(f"{kind.label} Pair", kind.body) if is_rule else kind.body)
+        depths: dict[int, int] = {}
+        for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
+            node = self._nodes[index]
+            following = [follower for _, follower in node.steps]
+            depth = 1 + max([depths[follower] for follower in following if follower != index], default=0)
+            is_shared = uses[index] > 1 or index in following or depth == _NESTING
+            ref = self._scope.reserve("More") if is_shared and (node.steps or node.beyond) else None
+            depths[index] = depth if ref is None else 0
+            if ref is None:
+                self._rests[index] = self._rest(index)
+            else:
+                self._rests[index] = ref
+                self._rests[index] = self._scope.define(ref, self._rest(index))
+        alternatives = [seq(self._layout.begin_object, self._pairs(0))]
+        if self._may_end(self._states[0]):
+            alternatives.append(self._layout.empty_object)
+        return factor_prefixes(alternatives)
+
+    def _rest(self, index: int) -> Expr:
+        """Return what follows a value: more pairs, each after a comma, or the end."""
+        more = seq(self._layout.comma, self._pairs(index))
+        return self._layout.or_end(more) if self._may_end(self._states[index]) else more
+
+    def _pairs(self, index: int) -> Expr:
+        """Return the pairs that may come next and what follows them."""
+        node = self._nodes[index]
+        declared: list[Expr] = []
+        others: list[Expr] = []
+        for step in node.steps:
+            kind, entry = self._classes[step[0]], self._entry(step)
+            if entry == EMPTY_LANGUAGE:
+                continue
+            if not kind.label:
+                others.append(entry)
+            else:
+                declared.append(seq(literal(kind.text), entry) if self._is_ordered else entry)
+        if self._is_ordered:
+            return factor_prefixes([*declared, *map(self._beyond, node.beyond), *others])
+        if declared:
+            together = declared[0] if len(declared) == 1 else Alt(tuple(declared))
+            others.insert(0, seq(literal(self._classes[0].text), together))
+        return others[0] if len(others) == 1 else alt(*others)
+
+    def _entry(self, step: _Step) -> Expr:
+        """Return what follows the text of a class: the rest of the pair, and the rest of the object."""
+        if step in self._entries:
+            return self._entries[step]
+        number, follower = step
+        body, rest, label = self._bodies[number], self._rests[follower], self._classes[number].label
+        if type(body) is Ref and type(rest) is Ref:
+            return Seq((body, rest))
+        entry = seq(body, rest)
+        if self._entered[step] > 1 and label and entry != EMPTY_LANGUAGE:
+            entry = self._entries[step] = self._scope.add(f"{label} Entry", entry)
+        return entry
+
+    def _beyond(self, index: int) -> Expr:
+        """Return the pairs beyond a chunk of a chain."""
+        if index not in self._keys:
+            self._keys[index] = self._scope.add("Keys", self._pairs(index))
+        return self._keys[index]
+
+    def _may_end(self, state: _State) -> bool:
+        if len(self._needed) > 1:
+            return any(
+                state.shapes & 1 << index and not needed & ~state.closed and self._has_groups(index, state)
+                for index, needed in enumerate(self._needed)
+            )
+        return (
+            not self._needed[0] & ~state.closed
+            and state.required == self._required
+            and state.optional >= self._least
+            and state.satisfied == (1 << len(self._groups[0])) - 1
+        )
+
+    def _has_groups(self, index: int, state: _State) -> bool:
+        return all(self._mask([*group]) & state.closed for group in self._groups[index])
