@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any, TypeAlias
+from typing import Any
 
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.emit import emit_expr
@@ -100,83 +100,50 @@ def factor_prefixes(alternatives: Sequence[Expr]) -> Expr:
     "read_files" | "read_mail" -> "read_" ( "files" | "mail" ). Terminals are compared by their text, all
     others as a whole. This keeps llama.cpp fast: it tries every token against every open branch.
     """
-    possible = [one for one in alternatives if type(one) is not Alt or one.items]
+    possible = [expr for expr in alternatives if type(expr) is not Alt or expr.items]
     if len(possible) < 2:
         return possible[0] if possible else EMPTY_LANGUAGE
-    return _factor([one.items if isinstance(one, Seq) else (one,) for one in possible], 0)
+    return _factor([expr.items if type(expr) is Seq else (expr,) for expr in possible], 0, 0)
 
 
 #: How deeply a trie nests before the rest is listed as it is.
 _TRIE_NESTING = 40
 
 
-def _factor(sequences: list[tuple[Expr, ...]], nesting: int) -> Expr:
+def _factor(sequences: list[tuple[Expr, ...]], start: int, nesting: int) -> Expr:
+    """Return the trie of sequences of which those that begin with a literal share its text up to `start`."""
     if nesting == _TRIE_NESTING:
-        return alt(*[seq(*items) for items in sequences])
+        return alt(*[_from(items, start) for items in sequences])
     groups: dict[Any, list[tuple[Expr, ...]]] = {}
     for items in sequences:
         head = items[0] if items else EPSILON
-        groups.setdefault(head.text[0] if isinstance(head, Literal) else head, []).append(items)
+        groups.setdefault(head.text[start] if type(head) is Literal else head, []).append(items)
     branches: list[Expr] = []
     for group in groups.values():
         if len(group) == 1 or not group[0]:
-            branches.append(seq(*group[0]))
+            branches.append(_from(group[0], start))
             continue
-        head, rests = _shared_head(group)
-        branches.append(seq(head, _factor(rests, nesting + 1)))
+        texts = [items[0].text for items in group if type(items[0]) is Literal]
+        if not texts:
+            rests = [items[1:] for items in group]
+            branches.append(seq(group[0][0], _factor(rests, 0, nesting + 1)))
+            continue
+        low, high = min(texts), max(texts)
+        end = start + 1
+        while end < len(low) and low[end] == high[end]:
+            end += 1
+        rests = [items if len(text) > end else items[1:] for items, text in zip(group, texts, strict=True)]
+        branches.append(seq(Literal(low[start:end]), _factor(rests, end, nesting + 1)))
+    if len(branches) > 1 and not any(type(branch) is Alt for branch in branches):
+        return Alt(tuple(branches))  # they differ, since they begin differently
     return alt(*branches)
 
 
-def _shared_head(group: list[tuple[Expr, ...]]) -> tuple[Expr, list[tuple[Expr, ...]]]:
-    """Return the longest common prefix, of up to one item, and the rest of each."""
-    first = group[0][0]
-    if not isinstance(first, Literal):
-        return first, [items[1:] for items in group]
-    texts = [items[0].text for items in group if isinstance(items[0], Literal)]
-    low, high = min(texts), max(texts)
-    length = next((i for i, char in enumerate(low) if i >= len(high) or char != high[i]), len(low))
-    rests = []
-    for items, text in zip(group, texts, strict=True):
-        rests.append((Literal(text[length:]), *items[1:]) if len(text) > length else items[1:])
-    return Literal(low[:length]), rests
-
-
-Branch: TypeAlias = tuple[int, str, tuple["Branch", ...]]
-"""A branch of the trie of some words: the index of its word (the least one of several), a text that its words
-share, or the rest of one, and the branches that follow it, if any."""
-
-
-def trie(words: Sequence[str]) -> tuple[Branch, ...]:
-    """Return the trie of words of which none is the beginning of another, in the order of the words.
-
-    It branches as `factor_prefixes` does for literals of these words.
-    """
-    order = sorted(range(len(words)), key=words.__getitem__)
-    ordered = [words[index] for index in order]
-
-    def grow(low: int, high: int, at: int, nesting: int) -> tuple[Branch, ...]:
-        """Return the branches of `ordered[low:high]` after the first `at` characters, which they share."""
-        if nesting == _TRIE_NESTING:
-            return tuple(sorted([(order[index], ordered[index][at:], ()) for index in range(low, high)]))
-        branches: list[Branch] = []
-        while low < high:
-            first, after = ordered[low], low + 1
-            char = first[at]
-            while after < high and ordered[after][at] == char:
-                after += 1
-            if after == low + 1:
-                branches.append((order[low], first[at:], ()))
-            else:
-                last, end = ordered[after - 1], at + 1
-                while first[end] == last[end]:
-                    end += 1
-                rest = grow(low, after, end, nesting + 1)
-                branches.append((rest[0][0], first[at:end], rest))
-            low = after
-        branches.sort()
-        return tuple(branches)
-
-    return grow(0, len(words), 0, 0)
+def _from(items: tuple[Expr, ...], start: int) -> Expr:
+    """Return a sequence without the first `start` characters of the literal that it may begin with."""
+    if items and start and type(items[0]) is Literal:
+        items = (Literal(items[0].text[start:]), *items[1:])
+    return items[0] if len(items) == 1 else Seq(items)
 
 
 #: How many characters of a key nest in one production before the rest becomes its own.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, CompileOptions, Layout, PropertyOrder, Whitespace
-from gbnf.compiler.literals import Branch, factor_prefixes, json_string, trie
+from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
@@ -24,11 +24,9 @@ from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
-from gbnf.grammar.emit import emit_expr, emit_literal
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, Rules, Seq, literal, references, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules, literal, seq
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
-from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.tool import offered_args
 
@@ -187,37 +185,11 @@ def no_callable_tool(tools: Iterable[Tool]) -> PoolError:
 
 
 def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
-    """Return the root. With hundreds of tools, its expression takes longer to build than all else to link."""
+    """Return the root: a name, and the arguments of the tool with this name."""
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)
-
-    def productions() -> dict[str, Expr]:
-        branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
-        return {"root": seq(opening, factor_prefixes(branches), layout.end_object)}
-
-    if len(tools) == 1 or has_surrogate("".join([tool.name for tool in tools])):
-        return CompiledRules.of(Rules(productions()))
-    ((_, shared, branches),) = trie([json_string(tool.name) for tool in tools])  # a quote, at least
-    begin, end = emit_expr(seq(opening, Literal(shared))), emit_expr(layout.end_object)
-    text = f"root ::= {begin} ({_emit_branches(branches, middle, tools)}) {end}\n"
-    needs = {*references(seq(opening, middle, layout.end_object)), *[tool.arguments.name for tool in tools]}
-    return CompiledRules(text, ("root",), needs, productions)
-
-
-def _emit_branches(branches: Iterable[Branch], middle: Expr, tools: Sequence[CompiledTool]) -> str:
-    """Return the text of branches of the tools' names, each followed by `middle` and the tool's arguments."""
-    first, *others = middle.items if isinstance(middle, Seq) else (middle,)
-    joined = first.text if isinstance(first, Literal) else ""
-    rest = " ".join([emit_expr(item) for item in ((first, *others) if not joined else others)])
-    between = f" {rest} " if rest else " "
-
-    def emitted(branch: Branch) -> str:
-        word, text, following = branch
-        if following:
-            return f"{emit_literal(text)} ({' | '.join(map(emitted, following))})"
-        return f"{emit_literal(text + joined)}{between}{tools[word].arguments.name}"
-
-    return " | ".join(map(emitted, branches))
+    branches = [seq(literal(json_string(tool.name)), middle, tool.arguments) for tool in tools]
+    return CompiledRules.of(Rules({"root": seq(opening, factor_prefixes(branches), layout.end_object)}))
 
 
 @lru_cache(maxsize=4096)
