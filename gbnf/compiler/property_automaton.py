@@ -159,8 +159,6 @@ class PropertyAutomaton:
         self._others = range(len(self._classes), len(self._classes) + len(others))
         for other, mask in others.items():
             self._classes.append(_Class("", other, "", 0, 0, mask, is_required=False, satisfies=0))
-        self._included = list(self._make_included(shapes, names)) if len(shapes) > 1 else []
-        self._known_distinct: dict[tuple[int, int], int] = {}
         self._states: list[_State] = []
         self._nodes: list[_Node] = []
         self._entered: Counter[_Step] = Counter()
@@ -208,45 +206,6 @@ class PropertyAutomaton:
                 body = factor_prefixes([seq(literal(word[len(prefix) :]), rest) for word, rest in pairs])
             yield _Class(text, body, labels[bit], bit, closes[bit], mask, is_required, satisfies)
 
-    def _make_included(
-        self, shapes: Sequence[ObjectMembers], names: Sequence[str]
-    ) -> Iterator[list[tuple[int, int]]]:
-        """Yield for each shape others, each with the properties of which all must have come.
-
-        When they have, all that the shape still allows is allowed by the other, which is a bit.
-        """
-        others = [frozenset(members.others) for members in shapes]
-        rows = [[members.values.get(name) for name in names] for members in shapes]
-        bits = [self._bits.get(name, 0) for name in names]
-        for index, row in enumerate(rows):
-            including = []
-            for other_index, other in enumerate(rows):
-                is_candidate = not shapes[other_index].groups and others[index] <= others[other_index]
-                if index == other_index or not is_candidate:
-                    continue
-                unlike = [
-                    bit
-                    for bit, value, accepted in zip(bits, row, other, strict=True)
-                    if value is not None and value is not accepted and value != accepted
-                ]
-                if all(unlike):
-                    needed = sum(unlike) | self._needed[other_index] & ~self._needed[index]
-                    including.append((1 << other_index, needed))
-            yield including
-
-    def _distinct(self, closed: int, shapes: int) -> int:
-        """Return the shapes without those of which all that is still allowed is allowed by another."""
-        left = self._known_distinct.get((closed, shapes))
-        if left is None:
-            left = shapes
-            for index, others in enumerate(self._included):
-                if left >> index & 1 and any(
-                    left & other and not needed & ~closed for other, needed in others
-                ):
-                    left &= ~(1 << index)
-            self._known_distinct[closed, shapes] = left
-        return left
-
     def _follower(self, state: _State, number: int) -> _State | None:
         """Return the state after a property of a class; None if none may come."""
         closed, required, optional, rest, satisfied, shapes, _ = state
@@ -255,8 +214,6 @@ class PropertyAutomaton:
         shapes &= kind.shapes
         if not shapes or closed & bit:
             return None
-        if shapes & shapes - 1:
-            shapes = self._distinct(closed | closes, shapes)
         if kind.is_required:
             if not bit:
                 if required == self._required:
