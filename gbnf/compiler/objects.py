@@ -60,6 +60,8 @@ class OrderBudget:
         self._any_order_left = MAX_ANY_ORDER_PAIRS
         self._interleaving_left = MAX_INTERLEAVED_PAIRS
         self.joint_states_left = MAX_ALL_JOINT_STATES
+        #: The rules that any order took beyond the declared one.
+        self.rules = 0
 
     def reserve_any_order(self, pairs: int) -> bool:
         """Take `pairs` for any order of an object; return whether possible."""
@@ -108,6 +110,7 @@ def members_expr(
     chains: Sequence[Sequence[str]] | None = None,
 ) -> ObjectExpr:
     """Return the objects of one shape, with their properties in the order of chains, or in any."""
+    before = len(scope.table.productions)
     loosened: list[tuple[str, str]] = []
     while True:
         order = (
@@ -128,6 +131,8 @@ def members_expr(
                 members = members._replace(groups=())
         else:
             break
+    if chains is None:
+        budget.rules += max(len(scope.table.productions) - before - 2 * len(members.values), 0)
     if len(order.exact) < len(members.values):
         loosened.append(("properties", DUPLICATES))
         counted = {"required": not members.required <= order.exact, "minProperties": members.least > 0}
@@ -151,12 +156,14 @@ def joint_expr(
     if exact < names and budget.reserve_any_order((len(names) << len(names)) // 2):
         exact = names
     most = min(MAX_JOINT_STATES, budget.joint_states_left)
+    before = len(scope.table.productions)
     automaton = PropertyAutomaton(shapes, PropertyOrder(exact), most, layout, scope)
     try:
         expr = automaton.expression()
     except TooManyStatesError:
         return None
     budget.joint_states_left -= automaton.states
+    budget.rules += len(scope.table.productions) - before
     return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())
 
 

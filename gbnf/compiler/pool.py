@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, CompileOptions, Layout, PropertyOrder, Whitespace
@@ -19,8 +19,8 @@ from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
-from gbnf.compiler.rules import RuleTable, Scope, camel
-from gbnf.compiler.schema import bounded_rules, check_whitespace, compilation
+from gbnf.compiler.rules import camel
+from gbnf.compiler.schema import check_whitespace, compilation, compile_document
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
@@ -29,9 +29,6 @@ from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.tool import offered_args
-
-if TYPE_CHECKING:
-    from gbnf.compiler.lowering import Lowering
 
 _FROM_STEP = Ref("fromStep")
 #: How often a recursive schema of a tool may recur.
@@ -239,9 +236,10 @@ def _compile_arguments(
     name: str,
     notation: Notation,
 ) -> CompiledTool:
-    rules, lowering = bounded_rules(
-        lambda merges: lower_arguments(tool, args, options, has_steps, name, notation, merges=merges),
-        options,
+    references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
+    document = Document(_arguments_schema(args, tool, closed=options.closed))
+    rules, lowering = compile_document(
+        document, options, name, tool=tool.name, overrides=references, notation=notation
     )
     if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "they require themselves without end"
@@ -252,28 +250,6 @@ def _compile_arguments(
             "Remove the contradiction, or leave the tool out.",
         )
     return CompiledTool(tool.name, Ref(rules.root), CompiledRules.of(rules), tuple(lowering.report))
-
-
-def lower_arguments(
-    tool: Tool,
-    args: Mapping[str, Any],
-    options: CompileOptions,
-    has_steps: bool,
-    name: str,
-    notation: Notation = JSON,
-    *,
-    merges: bool = False,
-) -> tuple[Ref, Lowering]:
-    """Return the compilation of a tool's arguments before the passes, and the rule of all of them."""
-    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
-
-    table = RuleTable(RESERVED)
-    references = dict.fromkeys(tool.step_references, _FROM_STEP) if has_steps else {}
-    ref = table.reserve("args", name)
-    schema = _arguments_schema(args, tool, closed=options.closed)
-    lowering = Lowering(Document(schema), options, table, tool.name, references, notation, merges)
-    lowering.root(ref, Scope(table, (name,)))
-    return ref, lowering
 
 
 def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> Mapping[str, Any]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.primitives import RESERVED, primitives
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.errors import InvalidArgumentError, SchemaError, is_rust_panic
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Rules
 from gbnf.grammar.passes import drop_unreachable, run_passes
 from gbnf.grammar.stacks import MAX_STACKS, nesting_products, takes_many_stacks
 from gbnf.schema.document import Document, lone_surrogate
@@ -59,25 +61,37 @@ def compile_schema(
 
 
 def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
-    rules, lowering = bounded_rules(lambda merges: lower_schema(schema, options, merges=merges), options)
+    rules, lowering = compile_document(Document(schema, closed=options.closed), options)
     if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "it requires itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
     return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
 
 
-def bounded_rules(
-    lower: Callable[[bool], tuple[Ref, Lowering]], options: CompileOptions
+def compile_document(
+    document: Document,
+    options: CompileOptions,
+    prefix: str = "",
+    *,
+    tool: str = "",
+    overrides: Mapping[str, Expr] = MappingProxyType({}),
+    notation: Notation = JSON,
 ) -> tuple[Rules, Lowering]:
-    """Return the rules of a compilation for which llama.cpp's engine keeps a bounded number of stacks.
+    """Return the rules of a document, for which llama.cpp's engine keeps a bounded number of stacks.
 
-    `lower` compiles up to the passes, and merges alternatives that begin alike if it is given True. Raises
-    SchemaError where even the merged rules take too many stacks.
+    With a `prefix`, the names of the rules begin with it, and their start symbol is `args` and the prefix.
+    For `overrides` see `Lowering`. Alternatives that begin alike are merged if they take too many stacks
+    otherwise. Raises SchemaError where even the merged rules do.
     """
+    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
+
     for merges in (False, True):
         with limit_work() if merges else nullcontext():
-            start, lowering = lower(merges)
-        before = Rules(lowering.table.productions, start.name)
+            table = RuleTable(RESERVED if prefix else RESERVED - {"root"})
+            start = table.reserve(*(("args", prefix) if prefix else ("root",)))
+            lowering = Lowering(document, options, table, tool, overrides, notation, merges)
+            lowering.root(start, Scope(table, (prefix,) if prefix else ()))
+        before = Rules(table.productions, start.name)
         unions = nesting_products(before.references, lowering.unions) if lowering.unions else {}
         rules = run_passes(before)
         if not unions or not _takes_many_stacks(rules, unions, options):
@@ -97,19 +111,6 @@ def _takes_many_stacks(rules: Rules, unions: Mapping[str, float], options: Compi
     shared = primitives(options.whitespace, options.digits)
     linked = Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root)
     return takes_many_stacks(drop_unreachable(linked), unions)
-
-
-def lower_schema(
-    schema: Mapping[str, Any] | bool, options: CompileOptions, *, merges: bool = False
-) -> tuple[Ref, Lowering]:
-    """Return the compilation of a schema before the passes, and its start symbol."""
-    from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # pools of cached tools use this module only
-
-    table = RuleTable(RESERVED - {"root"})
-    lowering = Lowering(Document(schema, closed=options.closed), options, table, merges=merges)
-    root = table.reserve("root")
-    lowering.root(root, Scope(table, ()))
-    return root, lowering
 
 
 @contextmanager
