@@ -145,6 +145,10 @@ class PropertyAutomaton:
             [group for group in members.groups if not group & members.required] for members in shapes
         ]
         self._group_masks = [self._mask(group) for group in self._groups[0]] if len(shapes) == 1 else []
+        #: Whether nothing but the properties that are closed decides what may follow.
+        self._is_plain = not (self._group_masks or self._counted or only.most is not None) and all(
+            map(order.exact.issuperset, [members.values for members in shapes])
+        )
         self._classes: list[_Class] = []
         #: The indices of the classes of each chain, and the bits of its properties.
         self._chains: list[tuple[range, int]] = []
@@ -214,6 +218,8 @@ class PropertyAutomaton:
         shapes &= kind.shapes
         if not shapes or closed & bit:
             return None
+        if self._is_plain:
+            return _State(closed | closes, 0, 0, 0, 0, shapes)
         if kind.is_required:
             if not bit:
                 if required == self._required:
@@ -291,21 +297,22 @@ class PropertyAutomaton:
         preceding = Counter([number for number, _ in steps])
         uses = Counter([follower for _, follower in steps])
         for number, kind in enumerate(self._classes):
-            is_rule = preceding[number] > 1 and kind.label
-            self._bodies.append(self._scope.add(f"{kind.label} Pair", kind.body) if is_rule else kind.body)
+            is_shared = preceding[number] > 1 and bool(kind.label)
+            self._bodies.append(self._scope.add(f"{kind.label} Pair", kind.body) if is_shared else kind.body)
+        names = self._scope.reserve_many("More", len(uses))  # some may be left
         depths: dict[int, int] = {}
         for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
-            node = self._nodes[index]
-            following = [follower for _, follower in node.steps]
-            depth = 1 + max([depths[follower] for follower in following if follower != index], default=0)
-            is_shared = uses[index] > 1 or index in following or depth == _NESTING
-            ref = self._scope.reserve("More") if is_shared and (node.steps or node.beyond) else None
-            depths[index] = depth if ref is None else 0
-            if ref is None:
-                self._rests[index] = self._rest(index)
-            else:
-                self._rests[index] = ref
+            node, depth = self._nodes[index], 1
+            is_shared = uses[index] > 1
+            for _, follower in node.steps:
+                is_shared = is_shared or follower == index
+                depth = max(depth, depths.get(follower, 0) + 1)
+            if (is_shared or depth == _NESTING) and (node.steps or node.beyond):
+                self._rests[index] = ref = names.pop()
                 self._rests[index] = self._scope.define(ref, self._rest(index))
+            else:
+                depths[index] = depth
+                self._rests[index] = self._rest(index)
         alternatives = [seq(self._layout.begin_object, self._pairs(0))]
         if self._may_end(self._states[0]):
             alternatives.append(self._layout.empty_object)
@@ -322,7 +329,10 @@ class PropertyAutomaton:
         declared: list[Expr] = []
         others: list[Expr] = []
         for step in node.steps:
-            kind, entry = self._classes[step[0]], self._entry(step)
+            number, follower = step
+            kind, body, rest = self._classes[number], self._bodies[number], self._rests[follower]
+            # In any order, most are two names: without a call for each.
+            entry = Seq((body, rest)) if type(body) is Ref is type(rest) else self._entry(step, body, rest)
             if entry == EMPTY_LANGUAGE:
                 continue
             if not kind.label:
@@ -336,15 +346,11 @@ class PropertyAutomaton:
             others.insert(0, seq(literal(self._classes[0].text), together))
         return others[0] if len(others) == 1 else alt(*others)
 
-    def _entry(self, step: _Step) -> Expr:
+    def _entry(self, step: _Step, body: Expr, rest: Expr) -> Expr:
         """Return what follows the text of a class: the rest of the pair, and the rest of the object."""
         if step in self._entries:
             return self._entries[step]
-        number, follower = step
-        body, rest, label = self._bodies[number], self._rests[follower], self._classes[number].label
-        if type(body) is Ref and type(rest) is Ref:
-            return Seq((body, rest))
-        entry = seq(body, rest)
+        entry, label = seq(body, rest), self._classes[step[0]].label
         if self._entered[step] > 1 and label and entry != EMPTY_LANGUAGE:
             entry = self._entries[step] = self._scope.add(f"{label} Entry", entry)
         return entry
