@@ -153,9 +153,7 @@ _KEY_NESTING = 16
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """Return the keys other than `names` in canonical spelling, quotes included."""
     words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
-    if not words:
-        return seq(Literal('"'), _KEY_REST)
-    return seq(Literal('"'), _outside(words, 0, scope) if len(words) > 1 else _other_than(words[0], scope))
+    return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
 
 def _units(spelled: str) -> Sequence[str]:
@@ -170,36 +168,30 @@ def _units(spelled: str) -> Sequence[str]:
     return tuple(units)
 
 
-def _outside(words: Sequence[Sequence[str]], at: int, scope: Scope) -> Expr:
-    """Return the continuations of `at` common units, with the closing quote, that spell none of the words."""
+def _outside(words: Sequence[Sequence[str]], start: int, scope: Scope) -> Expr:
+    """Return what follows `start` common units and ends the key, and spells none of the words."""
+    if len(words) == 1:
+        return _other_than(words[0][start:], scope)
     following: dict[str, list[Sequence[str]]] = {}
-    ended = 0
     for word in words:
-        if len(word) == at:
-            ended += 1
-        elif word[at] in following:
-            following[word[at]].append(word)
-        else:
-            following[word[at]] = [word]
+        if len(word) > start:
+            following.setdefault(word[start], []).append(word)
     rests: list[tuple[str, Expr]] = []
     for unit, group in following.items():
-        if len(group) == 1:
-            rests.append((unit, _other_than(group[0][at + 1 :], scope)))
-            continue
-        rest = _outside(group, at + 1, scope)
-        rests.append((unit, rest if (at + 1) % _KEY_NESTING else scope.add("OtherKey", rest)))
-    return _unless(rests, ends=ended > 0)
+        rest = _outside(group, start + 1, scope)
+        is_rule = len(group) > 1 and not (start + 1) % _KEY_NESTING
+        rests.append((unit, scope.add("OtherKey", rest) if is_rule else rest))
+    return _unless(rests, ends=any(len(word) == start for word in words))
 
 
 def _other_than(word: Sequence[str], scope: Scope) -> Expr:
     """Return the continuations, with the closing quote, that don't spell the word."""
-    if len(word) <= _KEY_NESTING:
-        return _ending(word)
-    beyond = len(word) % _KEY_NESTING or _KEY_NESTING
-    rest = scope.add("OtherKey", _ending(word[-_KEY_NESTING:]))
-    for end in range(len(word) - _KEY_NESTING, beyond, -_KEY_NESTING):
-        rest = scope.add("OtherKey", _along(word[end - _KEY_NESTING : end], rest))
-    return _along(word[:beyond], rest)
+    start = max(len(word) - _KEY_NESTING, 0)
+    rest = _ending(word[start:])
+    while start:
+        end, start = start, max(start - _KEY_NESTING, 0)
+        rest = _along(word[start:end], scope.add("OtherKey", rest))
+    return rest
 
 
 @lru_cache(maxsize=2048)

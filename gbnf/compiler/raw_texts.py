@@ -94,15 +94,14 @@ def readable_texts(delimiter: str) -> Dfa:
 @work_cache(maxsize=1)
 def plain_texts() -> Dfa:
     """Return the texts without U+0000, which llama.cpp's grammars take for the end of a text."""
-    return Dfa.from_transitions([[(CharSet.of((1, sys.maxunicode)), 0)]], (0,))
+    return search(r"^[^\0]*$")
 
 
 @work_cache(maxsize=1)
 def trimmed_texts() -> Dfa:
     """Return the texts without whitespace around them, as `str.strip` leaves them."""
-    spaces = CharSet.of("".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))))
-    inside = [(~spaces, 1), (spaces, 2)]
-    return Dfa.from_transitions([[(~spaces, 1)], inside, inside], (0, 1))
+    spaces = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+    return search(rf"^(?:[^{spaces}](?:[^]*[^{spaces}])?)?$")
 
 
 @work_cache(maxsize=512)

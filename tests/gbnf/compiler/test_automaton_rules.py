@@ -19,6 +19,7 @@ from gbnf.grammar.match import Matcher
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
+from support.automata import from_transitions
 from support.languages import finite_words
 from support.oracle import engine
 from support.patterns import TEXTS, patterns
@@ -67,7 +68,7 @@ def test_the_same_language_is_the_same_text(language: Dfa) -> None:
 
 @given(st.characters(exclude_categories=["Cs"]), st.characters(exclude_categories=["Cs"]))
 def test_every_character_has_one_spelling(one: str, other: str) -> None:
-    matcher = Matcher(written(Dfa.from_transitions([[(one, 1)], []], [1])).rules)
+    matcher = Matcher(written(from_transitions([[(one, 1)], []], [1])).rules)
     assert matcher.match(json.dumps(one, ensure_ascii=False)).complete
     assert matcher.match(json.dumps(other, ensure_ascii=False)).complete == (one == other)
     assert not matcher.match(f'"\\u{ord(one):04x}"').complete or one < " "

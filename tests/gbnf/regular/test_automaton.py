@@ -8,6 +8,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
 from gbnf.work_limits import TooManyStatesError
+from support.automata import from_transitions
 from support.languages import finite_words, transitions
 from support.patterns import TEXTS, patterns
 
@@ -57,7 +58,7 @@ def test_no_two_states_are_alike(language: Dfa) -> None:
         swapped = {0: state, state: 0}
         edges[0], edges[state] = edges[state], edges[0]
         renamed = [[(chars, swapped.get(target, target)) for chars, target in row] for row in edges]
-        words.append(Dfa.from_transitions(renamed, [swapped.get(end, end) for end in table.accepting]))
+        words.append(from_transitions(renamed, [swapped.get(end, end) for end in table.accepting]))
     assert len(set(words)) == len(words)
     assert not any(one.is_empty for one in words)
 
@@ -65,7 +66,7 @@ def test_no_two_states_are_alike(language: Dfa) -> None:
 @given(LANGUAGES)
 def test_transitions_are_the_language(language: Dfa) -> None:
     edges = [[((low, high), target) for low, high, target in row] for row in transitions(language)]
-    assert Dfa.from_transitions(edges, language.table.accepting) == language
+    assert from_transitions(edges, language.table.accepting) == language
 
 
 @given(LANGUAGES)
@@ -93,7 +94,7 @@ def test_words_are_what_was_put_in(words: list[str]) -> None:
 
 
 def test_an_explicit_automaton_counts_modulo_three() -> None:
-    thirds = Dfa.from_transitions(
+    thirds = from_transitions(
         [
             [(char, int(char) % 3) for char in "0123456789"],
             [(char, (10 + int(char)) % 3) for char in "0123456789"],
@@ -107,7 +108,7 @@ def test_an_explicit_automaton_counts_modulo_three() -> None:
 
 def test_an_explicit_automaton_must_be_deterministic() -> None:
     with pytest.raises(ValueError, match="two targets"):
-        Dfa.from_transitions([[("ab", 0), ("b", 1)], []], [0])
+        from_transitions([[("ab", 0), ("b", 1)], []], [0])
 
 
 def test_surrogates_are_no_characters() -> None:
