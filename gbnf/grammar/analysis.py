@@ -37,7 +37,7 @@ def nullable(rules: Rules) -> frozenset[str]:
         known.add(name)
         return True
 
-    _to_fixpoint(possible, improve)
+    to_fixpoint(possible, improve)
     return frozenset(known)
 
 
@@ -142,7 +142,7 @@ def cheapest_costs(rules: Rules) -> dict[str, int]:
         costs[name] = cost
         return True
 
-    _to_fixpoint(rules, improve)
+    to_fixpoint(rules, improve)
     return costs
 
 
@@ -192,7 +192,7 @@ def _left_references(expr: Expr, empty: frozenset[str]) -> Iterator[str]:
             pass
 
 
-def _to_fixpoint(rules: Rules, improve: Callable[[str], bool]) -> None:
+def to_fixpoint(rules: Rules, improve: Callable[[str], bool]) -> None:
     """Call `improve` for every rule, and again for the users of each rule that it improved."""
     users: dict[str, set[str]] = {}
     for name, expr in rules.productions.items():

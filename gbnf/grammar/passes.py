@@ -6,10 +6,10 @@ A reference without a production belongs to a part that is linked later, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
-from gbnf.grammar.analysis import strong_components
+from gbnf.grammar.analysis import strong_components, to_fixpoint
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Rules, Seq, references, with_parts
 
 
@@ -18,38 +18,30 @@ def drop_unproductive(rules: Rules) -> Rules:
 
     a ::= "[" a "]"    ->    nothing
     """
-    productive: set[str] = set()
-    pending = _unproductive(rules, rules.productions, productive)
-    if pending:
-        components = strong_components({name: rules.references[name] for name in pending})
-        pending = _unproductive(rules, [name for some in components for name in some], productive)
-    while pending:
-        waiting = _unproductive(rules, pending, productive)
-        if len(waiting) == len(pending):
-            break
-        pending = waiting
-    if not pending:
+    productions, productive = rules.productions, set[str]()
+
+    def improve(name: str) -> bool:
+        if name in productive:
+            return False
+        production = productions[name]
+        if not (type(production) is Alt and production.items and production.items[-1].references == ()):
+            needed = [
+                used for used in rules.references[name] if used not in productive and used in productions
+            ]
+            if not (_derives(production, frozenset(needed)) if needed else production != EMPTY_LANGUAGE):
+                return False
+        productive.add(name)  # without a closer look if the last alternative is a literal, as most often
+        return True
+
+    doubtful = [name for name in productions if not improve(name)]  # most come after those that they refer to
+    if doubtful:
+        to_fixpoint(rules.only(doubtful), improve)
+    gone: dict[str, Expr] = {name: EMPTY_LANGUAGE for name in doubtful if name not in productive}
+    if not gone:
         return rules
-    gone: dict[str, Expr] = dict.fromkeys(pending, EMPTY_LANGUAGE)
-    kept = {name: substitute(expr, gone) for name, expr in rules.productions.items() if name in productive}
+    kept = {name: substitute(expr, gone) for name, expr in productions.items() if name in productive}
     kept.setdefault(rules.root, EMPTY_LANGUAGE)
     return Rules(kept, rules.root)
-
-
-def _unproductive(rules: Rules, names: Iterable[str], productive: set[str]) -> list[str]:
-    """Return those of `names` that derive no string by the rules in `productive`; add the others to it."""
-    productions, waiting = rules.productions, []
-    for name in names:
-        production = productions[name]
-        if type(production) is Alt and production.items and production.items[-1].references == ():
-            productive.add(name)  # most often the last alternative is a literal
-            continue
-        needed = [one for one in rules.references[name] if one not in productive and one in productions]
-        if _derives(production, frozenset(needed)) if needed else production != EMPTY_LANGUAGE:
-            productive.add(name)
-        else:
-            waiting.append(name)
-    return waiting
 
 
 def merge_equal(rules: Rules) -> Rules:
