@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from reprlib import Repr
-from typing import Any, TypeAlias
+from typing import Any
 
 from gbnf.errors import SchemaError
 from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatternError
@@ -170,11 +170,6 @@ _LISTING = frozenset({"const", "enum"})
 _LOOKED_AT = _FORMS.keys() | DEFINITIONS.keys() | _LISTING
 
 
-#: The path to a subschema: that of the schema around it, a keyword, and a key or an index below that. The
-#: first one has the JSON Pointer of the whole schema instead of a keyword.
-_Path: TypeAlias = "tuple[_Path | None, str, str | int | None]"
-
-
 @cache
 def _forms(draft: str) -> Mapping[str, _KeywordForm]:
     bound = {"": _FLAG_OR_NUMBER, "draft-03": _FLAG_OR_NUMBER, "draft-04": _FLAG_OF_BOUND}.get(draft, _NUMBER)
@@ -202,14 +197,12 @@ class MetaschemaChecker:
 
     def check(self, schema: Any, pointer: str) -> None:
         """Raise SchemaError for the first keyword of another form, in `schema` or below it."""
-        root: _Path = (None, pointer, None)
-        pending = [(schema, root)]
+        pending = [(schema, pointer)]
         while pending:
-            raw, path = pending.pop()
+            raw, pointer = pending.pop()
             if not _is_schema(raw):
-                raise SchemaError(
-                    _pointer(path), f"a schema is an object or a boolean, not {_shorten(raw)}", _SCHEMA.hint
-                )
+                problem = f"a schema is an object or a boolean, not {_shorten(raw)}"
+                raise SchemaError(pointer, problem, _SCHEMA.hint)
             if isinstance(raw, bool) or id(raw) in self._seen:
                 continue
             self._seen.add(id(raw))
@@ -221,49 +214,38 @@ class MetaschemaChecker:
                     continue
                 form = self._forms.get(keyword)
                 if form and not form.fits(raw[keyword]):
-                    raise _misfit(form, raw[keyword], keyword, f"{_pointer(path)}/{keyword}")
+                    raise _misfit(form, raw[keyword], keyword, f"{pointer}/{keyword}")
                 if keyword in _LISTING and not _is_names(raw[keyword]):
-                    _check_values(raw[keyword], f"{_pointer(path)}/{keyword}")
+                    _check_values(raw[keyword], f"{pointer}/{keyword}")
                 if keyword == "patternProperties":
                     for pattern in raw[keyword]:
                         if not _PATTERN.fits(pattern):
-                            where = child_pointer(f"{_pointer(path)}/{keyword}", pattern)
+                            where = child_pointer(f"{pointer}/{keyword}", pattern)
                             raise _misfit(_PATTERN, pattern, "a key", where)
             if not _CONTAINING.isdisjoint(keywords):
-                pending += reversed(
-                    [one for keyword in keywords for one in _child_schemas(raw, keyword, path)]
-                )
+                around = pointer[:MAX_POINTER_LENGTH]
+                children = [
+                    child
+                    for keyword in keywords
+                    for child in _child_schemas(raw, keyword, f"{around}/{keyword}")
+                ]
+                pending += reversed(children)
 
 
-def _pointer(path: _Path) -> str:
-    """Return the JSON Pointer at the end of a path: errors need it, and most schemas have none."""
-    steps = []
-    before, first, key = path
-    while before is not None:
-        steps.append((first, key))
-        before, first, key = before
-    pointer = first
-    for keyword, key in reversed(steps):
-        pointer = f"{pointer[:MAX_POINTER_LENGTH]}/{keyword}"
-        if key is not None:
-            pointer = child_pointer(pointer, key)
-    return pointer
-
-
-def _child_schemas(raw: Mapping[str, Any], keyword: str, path: _Path) -> Iterator[tuple[Any, _Path]]:
-    """Yield what must be a schema under a keyword, each with its path."""
+def _child_schemas(raw: Mapping[str, Any], keyword: str, pointer: str) -> Iterator[tuple[Any, str]]:
+    """Yield what must be a schema under a keyword, each with its JSON Pointer."""
     value = raw[keyword]
     if keyword in _HOLDING:
         if isinstance(value, list):
-            yield from ((one, (path, keyword, index)) for index, one in enumerate(value))
+            yield from ((member, f"{pointer}/{index}") for index, member in enumerate(value))
         else:
-            yield value, (path, keyword, None)
+            yield value, pointer
     elif keyword in _HOLDING_MAPS and isinstance(value, Mapping):
-        for key, one in value.items():
-            if keyword in DEFINITIONS and not _is_schema(one):
+        for key, member in value.items():
+            if keyword in DEFINITIONS and not _is_schema(member):
                 continue  # it is an error where a reference leads there
-            if keyword != "dependencies" or not isinstance(one, list | str):
-                yield one, (path, keyword, key)
+            if keyword != "dependencies" or not isinstance(member, list | str):
+                yield member, child_pointer(pointer, key)
 
 
 def _misfit(form: _KeywordForm, value: Any, keyword: str, pointer: str) -> SchemaError:
