@@ -7,7 +7,6 @@ spelling.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -26,7 +25,6 @@ from gbnf.grammar.ir import (
     Seq,
     alt,
     char_class,
-    literal,
     seq,
 )
 from gbnf.regular.charset import ANY_CHAR, CharSet
@@ -78,6 +76,7 @@ def forced_escapes(forced: CharSet = _FORCED) -> list[Expr]:
 _KEY_REST = Ref("keyRest")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
+_ESCAPED_CHARS = frozenset(_FORCED)
 
 
 def json_string(text: str) -> str:
@@ -152,39 +151,27 @@ _KEY_NESTING = 16
 
 def key_except(names: Iterable[str], scope: Scope) -> Expr:
     """Return the keys other than `names` in canonical spelling, quotes included."""
-    words = [_units(json_string(name)[1:-1]) for name in dict.fromkeys(names)]
+    words = list(dict.fromkeys(names))
     return seq(Literal('"'), _outside(words, 0, scope) if words else _KEY_REST)
 
 
-def _units(spelled: str) -> Sequence[str]:
-    """Return the characters of a canonical spelling, an escape being one: `a\\nb` -> a, \\n, b."""
-    if "\\" not in spelled:
-        return spelled
-    units, index = [], 0
-    while index < len(spelled):
-        length = 1 if spelled[index] != "\\" else 6 if spelled[index + 1] == "u" else 2
-        units.append(spelled[index : index + length])
-        index += length
-    return tuple(units)
-
-
-def _outside(words: Sequence[Sequence[str]], start: int, scope: Scope) -> Expr:
-    """Return what follows `start` common units and ends the key, and spells none of the words."""
+def _outside(words: Sequence[str], start: int, scope: Scope) -> Expr:
+    """Return what follows `start` common characters and ends the key, and spells none of the words."""
     if len(words) == 1:
         return _other_than(words[0][start:], scope)
-    following: dict[str, list[Sequence[str]]] = {}
+    following: dict[str, list[str]] = {}
     for word in words:
         if len(word) > start:
             following.setdefault(word[start], []).append(word)
     rests: list[tuple[str, Expr]] = []
-    for unit, group in following.items():
+    for char, group in following.items():
         rest = _outside(group, start + 1, scope)
         is_rule = len(group) > 1 and not (start + 1) % _KEY_NESTING
-        rests.append((unit, scope.add("OtherKey", rest) if is_rule else rest))
+        rests.append((char, scope.add("OtherKey", rest) if is_rule else rest))
     return _unless(rests, ends=any(len(word) == start for word in words))
 
 
-def _other_than(word: Sequence[str], scope: Scope) -> Expr:
+def _other_than(word: str, scope: Scope) -> Expr:
     """Return the continuations, with the closing quote, that don't spell the word."""
     start = max(len(word) - _KEY_NESTING, 0)
     rest = _ending(word[start:])
@@ -195,7 +182,7 @@ def _other_than(word: Sequence[str], scope: Scope) -> Expr:
 
 
 @lru_cache(maxsize=2048)
-def _ending(word: Sequence[str]) -> Expr:
+def _ending(word: str) -> Expr:
     """Return what `_along` returns for the end of a key: the same names occur again and again."""
     expr = _along(word, _WHOLE)
     if isinstance(expr, Alt):
@@ -203,25 +190,26 @@ def _ending(word: Sequence[str]) -> Expr:
     return expr
 
 
-def _along(word: Sequence[str], rest: Expr) -> Expr:
+def _along(word: str, rest: Expr) -> Expr:
     """Return the word and then `rest`, or anything that deviates from the word."""
-    for unit in reversed(word):
-        if len(unit) == 1:  # what `_unless` returns, in fewer steps
-            rest = Alt((Seq((Literal(unit), rest)), _other_char(unit), _KEY_END))
-        else:
-            rest = _unless([(unit, rest)], ends=False)
+    for char in reversed(word):
+        if char in _ESCAPED_CHARS:
+            rest = _unless([(char, rest)], ends=False)
+        else:  # what `_unless` returns, in fewer steps
+            rest = Alt((Seq((Literal(char), rest)), _other_char(char), _KEY_END))
     return rest
 
 
 def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
-    """Return one of the units and its rest, or any other; the closing quote too unless a word `ends`."""
-    plain = "".join([unit for unit, _ in rests if len(unit) == 1])
-    branches: list[Expr] = [Seq((Literal(unit), rest)) for unit, rest in rests]
-    branches.append(_other_char(plain))
-    if len(plain) == len(rests):  # no two begin with the same character
-        return Alt((*branches, _ESCAPED if ends else _KEY_END))
-    escapes = [unit for unit, _ in rests if len(unit) > 1]
-    branches.append(seq(_other_escape(escapes), _KEY_REST))
+    """Return one of the characters and its rest, or any other; the closing quote too unless a word `ends`."""
+    chars = "".join([char for char, _ in rests])
+    if _ESCAPED_CHARS.isdisjoint(chars):  # no two begin with the same character
+        branches: list[Expr] = [Seq((Literal(char), rest)) for char, rest in rests]
+        return Alt((*branches, _other_char(chars), _ESCAPED if ends else _KEY_END))
+    escapes = forced_escapes(_FORCED - CharSet.of(chars))
+    branches = [seq(Literal(json_string(char)[1:-1]), rest) for char, rest in rests]
+    branches.append(_other_char("".join([char for char in chars if char not in _ESCAPED_CHARS])))
+    branches.append(seq(Literal("\\"), alt(*escapes), _KEY_REST))
     return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
@@ -229,11 +217,6 @@ def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
 def _other_char(excluded: str) -> Expr:
     """Return an unescaped character other than these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)
-
-
-def _other_escape(excluded: Sequence[str]) -> Expr:
-    all_escapes = [json.dumps(chr(code))[1:-1] for code in range(0x20)] + ['\\"', "\\\\"]
-    return factor_prefixes([literal(escape) for escape in all_escapes if escape not in excluded])
 
 
 #: What may follow a whole word.
