@@ -141,12 +141,21 @@ class PropertyAutomaton:
         self._least = max(only.least - len(only.required), 0)
         self._most = None if only.most is None else only.most - len(only.required)
         self._counted = max(self._least, self._most or 0)
-        self._groups = [
-            [group for group in members.groups if not group & members.required] for members in shapes
+        owned = [
+            (index, group)
+            for index, members in enumerate(shapes)
+            for group in members.groups
+            if not group & members.required
         ]
-        self._group_masks = [self._mask(group) for group in self._groups[0]] if len(shapes) == 1 else []
+        self._groups = [group for _, group in owned]
+        #: The bits of the groups of each shape; of one shape alone also the bits of each group's properties.
+        self._owned = [
+            sum(1 << number for number, (owner, _) in enumerate(owned) if owner == index)
+            for index in range(len(shapes))
+        ]
+        self._group_masks = [self._mask(group) for group in self._groups] if len(shapes) == 1 else []
         #: Whether nothing but the properties that are closed decides what may follow.
-        self._is_plain = not (self._group_masks or self._counted or only.most is not None) and all(
+        self._is_plain = not (owned or self._counted or only.most is not None) and all(
             map(order.exact.issuperset, [members.values for members in shapes])
         )
         self._classes: list[_Class] = []
@@ -196,9 +205,9 @@ class PropertyAutomaton:
                 if name in members.values:
                     value = members.values[name]
                     having[value] = having.get(value, 0) | 1 << index
-            satisfies = sum(1 << index for index, group in enumerate(self._groups[0]) if name in group)
+            satisfies = sum(1 << number for number, group in enumerate(self._groups) if name in group)
             for value, mask in having.items():
-                key = (bit, mask, name in required, satisfies if len(shapes) == 1 else 0)
+                key = (bit, mask, name in required, satisfies)
                 words.setdefault(key, []).append((layout.key(name), seq(layout.colon, value)))
             earlier |= bit
             closes[bit] = earlier if self._is_ordered else bit
@@ -362,17 +371,8 @@ class PropertyAutomaton:
         return self._keys[index]
 
     def _may_end(self, state: _State) -> bool:
-        if len(self._needed) > 1:
-            return any(
-                state.shapes & 1 << index and not needed & ~state.closed and self._has_groups(index, state)
-                for index, needed in enumerate(self._needed)
-            )
-        return (
-            not self._needed[0] & ~state.closed
-            and state.required == self._required
-            and state.optional >= self._least
-            and state.satisfied == (1 << len(self._groups[0])) - 1
+        is_counted = state.required == self._required and state.optional >= self._least
+        return is_counted and any(
+            state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied
+            for index, (needed, groups) in enumerate(zip(self._needed, self._owned, strict=True))
         )
-
-    def _has_groups(self, index: int, state: _State) -> bool:
-        return all(self._mask([*group]) & state.closed for group in self._groups[index])
