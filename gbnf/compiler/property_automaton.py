@@ -311,16 +311,17 @@ class PropertyAutomaton:
         names = self._scope.reserve_many("More", len(uses))  # some may be left
         depths: dict[int, int] = {}
         for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
-            node, depth = self._nodes[index], 1
-            is_shared = uses[index] > 1
-            for _, follower in node.steps:
-                is_shared = is_shared or follower == index
-                depth = max(depth, depths.get(follower, 0) + 1)
-            if (is_shared or depth == _NESTING) and (node.steps or node.beyond):
+            node = self._nodes[index]
+            is_rule = bool(node.steps or node.beyond)
+            if is_rule and uses[index] == 1:  # its only use is in itself, or it is written there
+                following = [follower for _, follower in node.steps]
+                depths[index] = 1 + max([depths.get(after, 0) for after in following], default=0)
+                is_rule = index in following or depths[index] == _NESTING
+            if is_rule:
+                depths[index] = 0
                 self._rests[index] = ref = names.pop()
                 self._rests[index] = self._scope.define(ref, self._rest(index))
             else:
-                depths[index] = depth
                 self._rests[index] = self._rest(index)
         alternatives = [seq(self._layout.begin_object, self._pairs(0))]
         if self._may_end(self._states[0]):
@@ -340,10 +341,12 @@ class PropertyAutomaton:
         for step in node.steps:
             number, follower = step
             kind, body, rest = self._classes[number], self._bodies[number], self._rests[follower]
-            # In any order, most are two names: without a call for each.
-            entry = Seq((body, rest)) if type(body) is Ref is type(rest) else self._entry(step, body, rest)
-            if entry == EMPTY_LANGUAGE:
-                continue
+            if type(body) is Ref is type(rest):  # as for most in any order: without a call for each
+                entry: Expr = Seq((body, rest))
+            else:
+                entry = self._entry(step, body, rest)
+                if entry == EMPTY_LANGUAGE:
+                    continue
             if not kind.label:
                 others.append(entry)
             else:
