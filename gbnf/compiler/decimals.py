@@ -112,11 +112,7 @@ class DigitWords:
                 return self._next(known, low, high)
             return seq(repeat(any_digit, -place, -place), self.after("1" * self.whole))
         if not low and not high and not fractional:
-            return (
-                EPSILON
-                if self.limits.fraction == 0
-                else self._more(known, any_digit if high is None else _ZERO)
-            )
+            return self._more(known, any_digit if high is None else _ZERO)
         if high == "" or self._most(known) == place:
             return EMPTY_LANGUAGE
         if self.limits.fraction is None and not low and high is None:
@@ -142,6 +138,8 @@ class DigitWords:
 
     def _more(self, known: str, char: Expr) -> Expr:
         """Return any digits of a set in the fraction, as many as are still allowed."""
+        if self.limits.fraction == 0:
+            return EPSILON
         read = known[self.whole :]
         least = 0 if read else 1
         zeros = "" if read.strip("0") else "00"[len(read) :]
