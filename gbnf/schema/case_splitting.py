@@ -10,7 +10,6 @@ Invariants: sets that are called disjoint share no value. The converse is not gu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
@@ -65,15 +64,6 @@ class _Facts:
         return found
 
 
-class _Case(NamedTuple):
-    """A case, and what its conjuncts say together."""
-
-    flat: FlatSchema
-    facts: tuple[_Facts, ...] = ()
-    types: frozenset[str] = types_of({})
-    needed: frozenset[str] = frozenset()
-
-
 def cases(
     flat: FlatSchema,
     flatten: Callable[[Iterable[Subschema], tuple[Subschema, ...]], FlatSchema],
@@ -86,57 +76,43 @@ def cases(
     nothing to decide.
     """
     known: dict[Subschema, _Facts] = {}
-    found: list[FlatSchema] = []
-    pending = [_with_facts(_Case(flat), flat.conjuncts, known)]
+    decided_cases: list[FlatSchema] = []
+    pending = [flat]
     decisions = 0
     while pending:
         case = pending.pop()
-        conjuncts, branchings = case.flat.conjuncts, case.flat.branchings
-        choice = next((one for one in branchings if not one.exclusive), None)
+        choice = next((branching for branching in case.branchings if not branching.exclusive), None)
         if choice is None:
-            found.append(case.flat)
-            if len(found) > most:
+            decided_cases.append(case)
+            if len(decided_cases) > most:
                 return None
             continue
         decisions += len(choice.branches)
         if decisions > MAX_DECISIONS:
             return None
-        others = tuple(one for one in branchings if one is not choice)
+        others = tuple(branching for branching in case.branchings if branching is not choice)
         for branch in reversed(choice.branches):
-            decided = flatten((branch,), conjuncts)
+            decided = flatten((branch,), case.conjuncts)
             spend(_CONJUNCT_WORK * (1 + len(decided.conjuncts)))
-            new = decided.conjuncts[len(conjuncts) :]
-            if any(conjunct.raw is False for conjunct in new):
+            if any(conjunct.raw is False for conjunct in decided.conjuncts[len(case.conjuncts) :]):
                 continue
-            both = FlatSchema(decided.conjuncts, (*others, *decided.branchings))
-            narrowed = _with_facts(case._replace(flat=both), new, known)
-            if not _contradictory(narrowed, narrowed.facts[len(conjuncts) :], impossible):
-                pending.append(narrowed)
-    return found if found != [flat] else None
+            facts = [known.get(one) or known.setdefault(one, _Facts(one)) for one in decided.conjuncts]
+            if not _contradictory(facts, len(case.conjuncts), impossible):
+                pending.append(FlatSchema(decided.conjuncts, (*others, *decided.branchings)))
+    return decided_cases if decided_cases != [flat] else None
 
 
-def _with_facts(case: _Case, new: tuple[Subschema, ...], known: dict[Subschema, _Facts]) -> _Case:
-    """Return the case with the facts of its new conjuncts. `known` has those of the conjuncts met before."""
-    facts, types, needed = list(case.facts), case.types, case.needed
-    for conjunct in new:
-        one = known.get(conjunct)
-        if one is None:
-            one = known[conjunct] = _Facts(conjunct)
-        facts.append(one)
-        types &= one.types
-        needed |= one.required
-    return _Case(case.flat, tuple(facts), types, needed)
-
-
-def _contradictory(case: _Case, new: tuple[_Facts, ...], impossible: Callable[[Conjunction], bool]) -> bool:
-    """Return whether the conjuncts obviously contradict each other; those before the `new` ones do not."""
-    if not case.types:
+def _contradictory(facts: list[_Facts], before: int, impossible: Callable[[Conjunction], bool]) -> bool:
+    """Return whether conjuncts obviously contradict each other; the first `before` of them do not."""
+    types = types_of({}).intersection(*[fact.types for fact in facts])
+    if not types:
         return True
-    if case.types != {"object"}:
+    if types != {"object"}:
         return False
-    touched = frozenset().union(*(one.required | one.properties for one in new))
-    for name in sorted(touched & case.needed):
-        declared = [one.property(name) for one in case.facts if name in one.properties]
+    needed = frozenset[str]().union(*[fact.required for fact in facts])
+    touched = frozenset[str]().union(*[fact.required | fact.properties for fact in facts[before:]])
+    for name in sorted(touched & needed):
+        declared = [fact.property(name) for fact in facts if name in fact.properties]
         if any(settles for _, settles in declared) and impossible(tuple(one for one, _ in declared)):
             return True
     return False
