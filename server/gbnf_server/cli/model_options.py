@@ -144,6 +144,9 @@ class RunLimits:
     language: LanguageOption = "en"
     max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
     max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
+    no_hints: Annotated[
+        bool, typer.Option("--no-hints", help="Treat a small model like a large one: show all, end nothing.")
+    ] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
@@ -157,6 +160,7 @@ class RunLimits:
             temperature=sampling.temperature,
             seed=sampling.seed,
             language=self.language,
+            hints=not self.no_hints,
             **more,
         )
 

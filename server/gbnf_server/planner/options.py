@@ -87,6 +87,8 @@ class PlannerOptions:
         confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
         filter: if off, every step offers all tools, whatever the request.
+        hints: what helps small models: which tools and arguments they are offered, which tool fits best, and
+            when they have to answer. Without, they are asked like large ones.
 
     """
 
@@ -114,6 +116,7 @@ class PlannerOptions:
     probabilities: bool = False
     confirm_below: float = 0.0
     filter: bool = True
+    hints: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "max_blocked", "max_tokens", "reasoning_budget"):
@@ -204,6 +207,7 @@ class ResolvedOptions(PlannerOptions):
         is_small = not is_trained and size is not None and size < SMALL_MODEL
         if call_format == "native":
             is_small = is_small_native(info)
+        is_small = is_small and options.hints
         has_evidence = info.takes_evidence and constrained and call_format == "json"
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS

@@ -290,6 +290,8 @@ def test_a_small_model_is_offered_fewer_tools(
 ) -> None:
     chosen = ResolvedOptions.resolve(PlannerOptions(max_tools=given), Sized(parameters, style))
     assert (chosen.max_tools, chosen.margin, chosen.is_small) == limit
+    plain = ResolvedOptions.resolve(PlannerOptions(max_tools=given, hints=False), Sized(parameters, style))
+    assert (plain.margin, plain.is_small) == (0, False)
 
 
 def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
