@@ -227,8 +227,6 @@ class PropertyAutomaton:
         shapes &= kind.shapes
         if not shapes or closed & bit:
             return None
-        if self._is_plain:
-            return _State(closed | closes, 0, 0, 0, 0, shapes)
         if kind.is_required:
             if not bit:
                 if required == self._required:
@@ -250,6 +248,12 @@ class PropertyAutomaton:
 
     def _following(self, state: _State) -> Iterator[tuple[int | None, _State]]:
         """Yield the classes whose properties may come next, and None for those beyond a chunk."""
+        if self._is_plain and not self._is_ordered:  # what follows says the same, in more steps
+            for number, kind in enumerate(self._classes):
+                shapes = state.shapes & kind.shapes
+                if shapes and not state.closed & kind.bit:
+                    yield number, _State(state.closed | kind.closes, 0, 0, 0, 0, shapes)
+            return
         for chain, (classes, mask) in enumerate(self._chains):
             if state.chain not in (None, chain):
                 continue
