@@ -48,6 +48,20 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     return is_further or state.calls.is_done(call)
 
 
+def still_needed(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools that a small model may call next, once a call has succeeded.
+
+    Those that change something only if the request has a word or a value for them that no call has: it writes
+    over what it has just read.
+    """
+    called = succeeded(state.steps)
+    if not called:
+        return tools
+    left = uncovered(tools, state, options) or ()
+    again = frozenset[str]() if is_covered(said(state), calls_done(state)) else called
+    return tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool.name in again)
+
+
 def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
     """Return whether nothing of the request is left for a small model, by its words.
 

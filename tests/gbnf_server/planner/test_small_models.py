@@ -60,13 +60,14 @@ def test_after_all_is_done_the_answer_is_asked_for_from_the_results_alone() -> N
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
 
 
-@pytest.mark.parametrize(
-    "again", [FOLDER, {"name": "create_dirs", "arguments": {"paths": ["invoices/2026"]}}]
-)
-def test_a_call_of_the_same_tool_again_means_that_nothing_is_left(again: Any) -> None:
-    query = "invoices, please"  # no word of a tool, so only the repetition shows it
-    results = [{"entries": ["invoices"]}]
-    driven = drive(query, written(FOLDER), written(again), "There.", replies=results)
+@pytest.mark.parametrize("pattern", ["*.md", "*.txt"])
+def test_a_call_of_the_same_tool_again_means_that_nothing_is_left(pattern: str) -> None:
+    found, again = (
+        {"name": "find_files", "arguments": {"base_path": "notes", "pattern": each}}
+        for each in ("*.md", pattern)
+    )
+    query = "whatever, please"  # no word of a tool, so only the repetition shows it
+    driven = drive(query, *map(written, (found, again)), "There.", replies=[{"entries": ["a.md"]}])
     assert len(driven.of(ExecuteTool)) == 1
     assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
     assert (driven.run.outcome, driven.run.answer) == ("answered", "There.")
@@ -107,6 +108,19 @@ def test_a_large_model_may_repeat_and_answers_itself() -> None:
     assert {effect.purpose for effect in driven.of(CallModel)} == {"call"}
     assert driven.run.answer == "Noon."
     assert not driven.of(CallBlocked)
+
+
+def test_what_was_just_read_is_not_written_over() -> None:
+    find = {"name": "find_files", "arguments": {"base_path": "notes", "pattern": "*.md"}}
+    read = {"name": "read_files", "arguments": {"paths": ["notes/a.md"]}}
+    over = {"name": "write_files", "arguments": {"files": [{"path": "notes/a.md", "content": "x"}]}}
+    results = [{"entries": ["notes/a.md"]}, {"entries": ["text"]}]
+    texts = [*map(written, (find, read, over)), "Read."]
+    driven = drive("find all the markdown files in notes and read them", *texts, replies=results)
+    assert "write_files" in driven.of(StepStarted)[0].tools
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files", "read_files"]
+    for started in driven.of(StepStarted)[1:]:
+        assert "write_files" not in started.tools
 
 
 def odds(log_odds: float) -> Completion:
