@@ -62,10 +62,10 @@ _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
 """Each field's weight, and the words that a typical tool has in it."""
 
 _ENGLISH: Final = """
-a an the and or of to in on at by for from with into is are was were be been being am do does did have has had
-i you he she it we they me us him them my your his her its our their this that these those as if not no can
-could would should will shall may might must what which who how when where why please there than so let s t d m re ve ll
-want need like tell give help know
+a an the and or of to in on at by for from with into is are was were be been being am do does did have has
+had i you he she it we they me us him them my your his her its our their this that these those as if not no
+can could would should will shall may might must what which who how when where why please there than so let
+s t d m re ve ll want need like tell give help know
 """
 _ITALIAN: Final = """
 un uno una il lo la i gli le l e ed o od di a ad da in con su per tra fra del dello della dei degli delle dell
