@@ -79,7 +79,8 @@ class TextCallReader:
             if not call.ended:
                 break
             self._emit(CallEnded(index))
-            yield from cursor.match(text_calls.BETWEEN)
+            for closing in text_calls.FURTHER:
+                yield from cursor.match(closing)
         return is_call
 
     def add(self, call: ToolCall) -> list[Delta]:

@@ -66,8 +66,9 @@ HEAD = Delimiters(
         + rf'{SPACE},{SPACE}"(?:{"|".join(_ARGUMENT_KEYS)})"{SPACE}:{SPACE}(?=\{{)'
     ]
 )
-CLOSING = Delimiters([rf"(?:{SPACE}\}}){{1,2}}"])
-BETWEEN = Delimiters([rf"(?:{SPACE}[,\]])?(?:{SPACE}```)?"])
+CLOSING = Delimiters([rf"{SPACE}\}}"])
+FURTHER = (CLOSING, CLOSING, Delimiters([rf"{SPACE}[,\]]"]), Delimiters([rf"{SPACE}```"]))
+"""What may follow the bracket that closes a call, in order."""
 
 
 _SPACE = Ref("textSpace")

@@ -161,11 +161,16 @@ def asks_for_several(request: str) -> bool:
     return sentences > 1 or text.count(",") > 1 or bool(_FURTHER.search(text))
 
 
-def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether calls contain all names, quotes, codes and numbers of a request."""
+def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names, quotes, codes and numbers of a request that no call contains."""
     request, written = request[:_LONGEST_REQUEST], _written(calls)
     values = (*names_in(request), *(number.text for number in numbers_in(request)))
-    return all(value.casefold() in written for value in values)
+    return tuple(value for value in values if value.casefold() not in written)
+
+
+def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether calls contain all names, quotes, codes and numbers of a request."""
+    return not uncovered_values(request, calls)
 
 
 def _written(calls: Sequence[Mapping[str, Any]]) -> str:

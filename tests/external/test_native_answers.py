@@ -86,7 +86,7 @@ def test_no_text_is_read_as_a_call(name: str) -> None:
         framed = form.text.begin + text + form.text.end
         if engine().match(grammar, framed).complete:
             accepted += 1
-            found = form.parse(framed, CLOSED)
+            found = form.parse(framed, ())  # as it is read where no tool may be called
             assert isinstance(found, FinalAnswer), text
             assert found.content.strip() == text.strip()
     assert accepted

@@ -54,7 +54,7 @@ def test_of_pools_with_and_without_reasoning_and_of_the_projects_own_format(
     assert_camel_case(pool)
     assert_camel_case(with_reasoning_grammar(pool))
     wanted: Any = "required" if steps else "auto"
-    calls = json_grammar(tools, tool_choice=wanted, parallel=parallel, final_answer=True)
+    calls = json_grammar(tuple(tools), tool_choice=wanted, parallel=parallel, final_answer=True)
     assert_camel_case(calls)
     assert_camel_case(union(calls, calls))
 

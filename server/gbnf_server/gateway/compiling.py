@@ -23,7 +23,7 @@ from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
 from gbnf.schema.keywords import SchemaPath, map_subschemas
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.strict_json import nests_deeper
-from gbnf.tool_formats import ToolFormat
+from gbnf.tool_formats import JsonArguments, ToolFormat
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.tool import excluding
@@ -218,6 +218,8 @@ def _compile_calls(
     for protocol in target.protocols(request):
         native = protocol.tool_format if isinstance(protocol, NativeCalls) else None
         yield from _compile_parts(offered.tools, target, native, order)
+        if is_answer and native is not None and not isinstance(native.arguments, JsonArguments):
+            yield from _compile_parts(offered.tools, target, None, order)  # of calls as JSON in the text
         try:
             constraint = protocol.constraint(offered)
             if isinstance(constraint, Grammar) and any(each.kind == "left_out" for each in constraint.report):

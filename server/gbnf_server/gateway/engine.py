@@ -148,6 +148,8 @@ class Engine(Answers):
         # a stop string inside of a call would truncate it, so it is looked for in the text alone
         in_text = compiled.constraint is not None or bool(compiled.tools)
         stop = () if in_text else request.stop
+        # a call that is read inside of a text is not held by the grammar
+        is_exact = compiled.enforcement.exact and not (compiled.tools and request.tool_choice.mode == "auto")
         return Asked(
             backend_request(request, compiled, limit, first + choice * (self._retries + 1), stop, evidence),
             compiled.reader,
@@ -155,7 +157,7 @@ class Engine(Answers):
             call_begin=compiled.protocol.call_begin,
             verifies=True,
             retries=self._retries,
-            check=None if compiled.enforcement.exact else partial(_invalid, compiled),
+            check=None if is_exact else partial(_invalid, compiled),
             streams=request.stream,
             max_calls=request.max_calls if request.several else None,  # the grammar has one
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered
+from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered, uncovered_values
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
 from gbnf.tools.tool import with_arguments
@@ -46,6 +46,15 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
         return False
     is_further = call.get("name") in succeeded(state.steps) and not asks_for_several(state.query)
     return is_further or state.calls.is_done(call)
+
+
+def needs_another_call(state: RunState) -> bool:
+    """Return whether a request asks for several calls, and names values that the last one began to use up."""
+    done = calls_done(state)
+    if not done or not asks_for_several(state.query):
+        return False
+    left = len(uncovered_values(state.query, done))
+    return 0 < left < len(uncovered_values(state.query, done[:-1])) and state.steps[-1].result is not None
 
 
 def still_needed(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:

@@ -38,7 +38,14 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import calls_done, said, seems_done, still_needed, uncovered
+from gbnf_server.planner.progress import (
+    calls_done,
+    needs_another_call,
+    said,
+    seems_done,
+    still_needed,
+    uncovered,
+)
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -135,6 +142,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.calls.left_out = ""
     if is_small_native and answers:
         ready = still_needed(ready, state, options)
+        answers = not (ready and needs_another_call(state))
     only_answers = answers and is_small_native and is_done
     if answers and is_small_native and state.answers_next:
         left_over = uncovered(order.tools, state, options) or ()

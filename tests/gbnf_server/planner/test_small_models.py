@@ -82,6 +82,25 @@ def test_what_the_request_names_and_no_call_has_is_still_done() -> None:
     assert driven.run.answer == "Both."
 
 
+def test_a_list_of_values_takes_a_call_for_each() -> None:
+    compute = [{"name": "compute", "arguments": {"expression": text}} for text in ("3*4", "5*12")]
+    driven = drive(
+        "compute 3*4 and 5*12", *map(written, compute), "12 and 60.", replies=[{"value": 12}, {"value": 60}]
+    )
+    first, second, *_ = driven.of(StepStarted)
+    assert ("final_answer" in first.tools, "final_answer" in second.tools) == (True, False)
+    assert len(driven.of(ExecuteTool)) == 2
+    assert driven.run.answer == "12 and 60."
+
+
+def test_a_value_that_no_call_takes_does_not_keep_a_run_from_its_answer() -> None:
+    query = "compute 3*4 and tell the 7 dwarfs and the 99 others"
+    texts = [written({"name": "compute", "arguments": {"expression": text}}) for text in ("3*4", "1+1")]
+    driven = drive(query, *texts, "Twelve.", replies=[{"value": 12}, {"value": 2}])
+    assert [("final_answer" in started.tools) for started in driven.of(StepStarted)] == [True, False, True]
+    assert driven.run.answer == "Twelve."
+
+
 def test_the_wrapper_of_a_result_is_no_answer() -> None:
     driven = drive(
         "create a folder invoices, then find out what is in reports",
