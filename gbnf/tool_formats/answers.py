@@ -8,7 +8,7 @@ never contains the marker, and whoever reads an answer finds where its calls beg
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal as OneOf
@@ -195,15 +195,9 @@ _SPACES = f"[{_WHITESPACE}]*"
 #: The whitespace before calls that are required, besides the template's own: a model could write it for ever.
 _FEW_SPACES = "[ \\n]{0,2}"
 #: The characters that stand for calls: NUL, which the engine cannot match, and noncharacters.
-_PLACEHOLDERS = ("\0", "\U0010ffff", "\U0010fffe", "\U0001ffff", "\U0001fffe")
+_PLACEHOLDERS = ("\0", "\U0001ffff", "\U0001fffe", "\U0002ffff", "\U0002fffe")
 #: Those that stand for calls in a text, and for the beginning of another object (see `text_calls`).
-_TEXT_CALLS, _OTHER_OBJECT = "\U0002ffff", "\U0002fffe"
-_RULES = {
-    **{char: Ref(f"{CALLS}{number + 1}" if number else CALLS) for number, char in enumerate(_PLACEHOLDERS)},
-    _TEXT_CALLS: Ref(TEXT_CALLS),
-    _OTHER_OBJECT: Ref(OTHER_OBJECT),
-}
-_ANY = f"[^{''.join(_RULES)}]"
+_TEXT_CALLS, _OTHER_OBJECT = "\U0010ffff", "\U0010fffe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +232,16 @@ def begins_like_object(form: FormatFields) -> bool:
 
 def calls_rule(number: int) -> str:
     """Return the name of the rule for what follows the opening with this number."""
-    return _RULES[_PLACEHOLDERS[number]].name
+    return f"{CALLS}{number + 1}" if number else CALLS
+
+
+def _rules(form: FormatFields, content: Content) -> dict[str, Ref]:
+    """Return the rules for which characters stand in an answer, by these."""
+    count = 1 if content == "given" else len(openings(form))
+    rules = {_PLACEHOLDERS[number]: Ref(calls_rule(number)) for number in range(count)}
+    if content in ("auto", "offered"):
+        rules |= {_TEXT_CALLS: Ref(TEXT_CALLS), _OTHER_OBJECT: Ref(OTHER_OBJECT)}
+    return rules
 
 
 @lru_cache(maxsize=256)
@@ -249,32 +252,34 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
 
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStatesError.
     """
-    table = RuleTable(RESERVED - {"root"} | {rule.name for rule in _RULES.values()} | RULES)
+    rules = _rules(form, content)
+    any_char = f"[^{''.join(rules)}]"
+    table = RuleTable(RESERVED - {"root"} | {rule.name for rule in rules.values()} | RULES)
     root = table.reserve("root")
     before: Expr = EPSILON
     if reasoning and form.reasoning is not None:
-        before = words_expr(_reasoning(form, form.reasoning), Scope(table, ("reasoning",)))
+        before = words_expr(_reasoning(form, form.reasoning, any_char), Scope(table, ("reasoning",)))
         if form.reasoning.prompt == "none":
             before = optional(before)
-    body = words_expr(_body(form, content), Scope(table, ("text",)))
+    body = words_expr(_body(form, content, any_char), Scope(table, ("text",)))
     table.define(root, seq(before, body))
-    productions = {name: _with_calls(expr) for name, expr in table.productions.items()}
+    productions = {name: _with_calls(expr, rules) for name, expr in table.productions.items()}
     return CompiledRules.of(run_passes(Rules(productions, root.name)))
 
 
-def _reasoning(form: FormatFields, reasoning: Reasoning) -> Dfa:
+def _reasoning(form: FormatFields, reasoning: Reasoning, any_char: str) -> Dfa:
     """Return the reasoning, up to where the text or the calls begin."""
     begin, end = reasoning.begin.strip(), reasoning.end.strip()
     is_open = reasoning.prompt == "open"
     excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
-    inside = f"(?:{_clear(_escaped(excluded))}{_ANY})*{re.escape(end)}"
+    inside = f"(?:{_clear(_escaped(excluded))}{any_char})*{re.escape(end)}"
     further = _SPACES + re.escape(begin) + inside
     if reasoning.repeats:
         return search(f"^{inside}(?:{further})*$" if is_open else f"^(?:{further})+$")
     return search(f"^{inside if is_open else further}$")
 
 
-def _body(form: FormatFields, content: Content) -> Dfa:
+def _body(form: FormatFields, content: Content, any_char: str) -> Dfa:
     """Return an answer after its reasoning."""
     marks = list(zip((opening.text for opening in openings(form)), _PLACEHOLDERS, strict=False))
     before = ("", *((form.reasoning.end, form.reasoning.closing) if form.reasoning else ()))
@@ -293,18 +298,22 @@ def _body(form: FormatFields, content: Content) -> Dfa:
     if content in ("auto", "offered") and between is not None:
         after = _any(re.escape((between + text).lstrip()) + char for text, char in marks)
         closing = f"(?:{closing}|{_SPACES}{after})"
-    char = _clear(_excluded(form)) + _ANY
+    char = _clear(_excluded(form)) + any_char
     text = _whole(f"{opening}(?:{char})+{closing}") - _whole(opening + _SPACES + closing)
     if content == "none":
         return text
     if content == "prose":
         return text - search(f"^{opening}{_SPACES}[`{{\\[<]")
     text -= search(f"^{opening}{_SPACES}{BEGINNING}")
-    # what begins like the calls of the format is one
-    other = (
-        "" if begins_like_object(form) or content == "offered" else f"|{_OTHER_OBJECT}(?:{char})*{closing}"
-    )
-    text |= _whole(f"{opening}{_SPACES}(?:{_TEXT_CALLS}{re.escape(end)}{other})")
+    objects = []
+    if not (
+        isinstance(form.arguments, JsonArguments) and form.arguments.quoted
+    ):  # as the rules of the tools are
+        objects.append(_TEXT_CALLS + re.escape(end))
+    if not (begins_like_object(form) or content == "offered"):  # the calls of the format begin so
+        objects.append(f"{_OTHER_OBJECT}(?:{char})*{closing}")
+    if objects:
+        text |= _whole(f"{opening}{_SPACES}{_any(objects)}")
     return text | _whole(_SPACES + _any(re.escape(text.lstrip()) + char for text, char in marks))
 
 
@@ -352,15 +361,15 @@ def _any(patterns: Iterable[str]) -> str:
     return f"(?:{'|'.join(patterns)})"
 
 
-def _with_calls(expr: Expr) -> Expr:
+def _with_calls(expr: Expr, rules: Mapping[str, Ref]) -> Expr:
     """Return the expression with rules in place of the characters that stand for them."""
     match expr:
-        case Literal(text) if not _RULES.keys().isdisjoint(text):
-            parts = re.split(f"([{''.join(_RULES)}])", text)
-            return seq(*[_RULES[part] if part in _RULES else literal(part) for part in parts])
+        case Literal(text) if not rules.keys().isdisjoint(text):
+            parts = re.split(f"([{''.join(rules)}])", text)
+            return seq(*[rules[part] if part in rules else literal(part) for part in parts])
         case CharClass(ranges, negated):
             listed = CharSet(ranges)
-            rules = [_RULES[char] for char in _RULES if (char in listed) != negated]
-            others = listed - CharSet.of("".join(_RULES))  # the engine never matches NUL
-            return alt(*rules, *([CharClass(others.ranges, negated)] if negated or others else []))
-    return with_parts(expr, _with_calls)
+            standing = [rules[char] for char in rules if (char in listed) != negated]
+            others = listed - CharSet.of("".join(rules))  # the engine never matches NUL
+            return alt(*standing, *([CharClass(others.ranges, negated)] if negated or others else []))
+    return with_parts(expr, lambda item: _with_calls(item, rules))

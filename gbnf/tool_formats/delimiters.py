@@ -29,7 +29,8 @@ class FormatDelimiters:
 
     openings: where a call may begin in a text. calls: the beginning of the first call, with its name;
     bare_calls: without what begins the calls; next_calls: of another. tail, end: after a call, after the
-    last. soft: texts that are no part of the answer's text if nothing follows them but calls.
+    last. soft: texts that are no part of the answer's text if nothing follows them but calls. begins_alike:
+    calls may begin like a text, or like calls as JSON in one.
     """
 
     openings: Delimiters
@@ -49,6 +50,7 @@ class FormatDelimiters:
     unmarked: bool
     json: bool
     late_id: bool
+    begins_alike: bool
 
 
 def words(literals: Iterable[Part]) -> list[str]:
@@ -126,6 +128,7 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft]),
         in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
         unmarked=unmarked,
+        begins_alike=unmarked or of.marker.startswith("{"),
         json=json,
         late_id=any(isinstance(part, Placeholder) and part.kind == "id" for part in of.tail),
     )

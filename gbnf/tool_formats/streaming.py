@@ -163,7 +163,7 @@ class CallDeltas(TextCallDeltas):
     def _begin(self) -> Steps[None]:
         """Read what stands before a text, or calls that nothing announces here."""
         is_text = (yield from self._cursor.match(self._delimiters.text_begin)) is not None
-        may_call = self._delimiters.unmarked and not is_text
+        may_call = self._delimiters.begins_alike and not is_text
         if not (may_call and (yield from self._read_calls(self._calls.read()))):
             yield from self._read_calls(self._calls.read_in_text())
 

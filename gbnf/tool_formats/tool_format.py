@@ -86,13 +86,11 @@ def _calls_grammar(
         if notation != JSON:
             taken |= frozenset().union(*(tool.part.names for tool in pool.tools))
             in_text = compile_tools(writable, options, bool(steps), strict=strict, taken=taken)
-        bare = not begins_like_object(form)
-        head.append(text_call_rules(in_text.tools, parallel=parallel, bare=bare))
-        if OTHER_OBJECT in answer.needs:
-            names = tuple(tool.name for tool in in_text.tools)
-            head.append(other_object_rules(names, tuple(excluded_texts(form))))
-        if in_text is not pool:
             head += [tool.part for tool in in_text.tools]
+        head.append(text_call_rules(in_text.tools, parallel=parallel, bare=not begins_like_object(form)))
+    if OTHER_OBJECT in answer.needs:
+        names = tuple(tool.name for tool in pool.tools)
+        head.append(other_object_rules(names, tuple(excluded_texts(form))))
     grammar = pool.link(head, steps, options)
     if left_out:
         grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chat_templates import templates_with_calls, tool_format
 from gbnf import Grammar, Tool
 from gbnf.calls import FinalAnswer, ToolCalls
-from gbnf.tool_formats import CallStarted, TextDelta, ToolFormat
+from gbnf.tool_formats import CallStarted, JsonArguments, TextDelta, ToolFormat
 from support.effort import scaled
 from support.oracle import engine
 from support.text_calls import SPELLINGS, WRAPPERS, spelled
@@ -32,9 +32,14 @@ CALLS: st.SearchStrategy[tuple[str, Any]] = st.one_of(
     st.tuples(st.just("weather"), WEATHER_ARGUMENTS), st.just(("get_now", {}))
 )
 SPELLED, WRAPPED = st.sampled_from(sorted(SPELLINGS)), st.sampled_from(sorted(WRAPPERS))
-#: The calls of these begin like a bare object, so that the grammar has them in their own format only.
+#: The calls of these begin like a bare object; a text has no others.
 OBJECTS = [family for family in FAMILIES if family.form.marker.startswith("{")]
-OTHERS = [family for family in FAMILIES if family not in OBJECTS]
+QUOTED = [
+    family
+    for family in FAMILIES
+    if isinstance(family.form.arguments, JsonArguments) and family.form.arguments.quoted
+]
+OTHERS = [family for family in FAMILIES if family not in (*OBJECTS, *QUOTED)]
 
 
 def complete(grammar: Grammar, text: str) -> bool:
@@ -90,6 +95,13 @@ def test_the_grammar_has_no_other_arguments(
 ) -> None:
     text = spelled([("weather", arguments)], spelling, wrapper)
     assert not complete(family.form.grammar(TOOLS), framed(family.form, text))
+
+
+def test_formats_whose_arguments_are_quoted_have_no_call_in_a_text() -> None:
+    for family in QUOTED:
+        for spelling in SPELLINGS:
+            text = framed(family.form, spelled([("get_now", {})], spelling, "alone"))
+            assert not complete(family.form.grammar(TOOLS), text)
 
 
 DATA = [
