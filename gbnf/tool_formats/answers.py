@@ -225,6 +225,11 @@ def openings(form: FormatFields) -> tuple[Opening, ...]:
     return tuple(Opening(text, tuple(heads)) for text, heads in found.items())
 
 
+def is_quoted(form: FormatFields) -> bool:
+    """Return whether arguments are written as a JSON string that contains them."""
+    return isinstance(form.arguments, JsonArguments) and form.arguments.quoted
+
+
 def begins_like_object(form: FormatFields) -> bool:
     """Return whether the calls of the format begin like calls in a text."""
     return form.marker.startswith("{")

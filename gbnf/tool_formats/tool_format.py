@@ -46,6 +46,7 @@ from gbnf.tool_formats.answers import (
     calls_rule,
     excluded_texts,
     id_rules,
+    is_quoted,
     openings,
 )
 from gbnf.tool_formats.call_reading import WrittenCall
@@ -94,7 +95,7 @@ def _calls_grammar(
     grammar = pool.link(head, steps, options)
     if left_out:
         grammar = Grammar(grammar.rules, tuple(sorted([*grammar.report, *left_out])))
-    if _is_quoted(form):
+    if is_quoted(form):
         outside = frozenset().union(*(part.names for part in head))
         productions = grammar.rules.productions.items()
         inside = {name: expr if name in outside else quoted(expr) for name, expr in productions}
@@ -115,10 +116,6 @@ def part_options(
         notation = arguments
     options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
     return options, notation
-
-
-def _is_quoted(form: FormatFields) -> bool:
-    return isinstance(form.arguments, JsonArguments) and form.arguments.quoted
 
 
 def _writable(
@@ -155,7 +152,7 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
         key = (index, number if shapes[index].is_numbered else 0)
         if key not in known:
             known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
-            rules[known[key].name] = call_expr(shapes[index], tools, ids, _is_quoted(form), key[1])
+            rules[known[key].name] = call_expr(shapes[index], tools, ids, is_quoted(form), key[1])
         return known[key]
 
     def further(number: int | None) -> Expr:

@@ -42,15 +42,19 @@ def odds_request(request: Request) -> Request:
     )
 
 
-def call_odds(completion: Completion) -> float | None:
-    """Return the log-odds of a call at the first token, None where the backend has reported none."""
+def call_odds(completion: Completion, call_begin: str = "") -> float | None:
+    """Return the log-odds of a call at the first token, None where the backend has reported none.
+
+    `call_begin`: what begins every call of the model's format.
+    """
     if not completion.logprobs or not completion.logprobs[0].top:
         return None
     likeliest = completion.logprobs[0].top
-    call = sum(math.exp(logprob) for token, logprob in likeliest if _begins_call(token))
+    beginnings = tuple(_BEGINNINGS + call_begin.lstrip()[:1])
+    call = sum(
+        math.exp(logprob)
+        for token, logprob in likeliest
+        if token.decode(errors="replace").lstrip()[:1] in beginnings
+    )
     share = min(max(call, 1e-6), 1 - 1e-6)
     return math.log(share / (1 - share))
-
-
-def _begins_call(token: bytes) -> bool:
-    return token.decode(errors="replace").lstrip()[:1] in tuple(_BEGINNINGS)

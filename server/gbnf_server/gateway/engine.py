@@ -212,8 +212,11 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     is_new = bool(request.messages) and request.messages[-1]["role"] == "user" and request.output is None
     if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
         return compiled
+    if compiled.reasoning:  # which comes first
+        return compiled
     asked = odds_request(backend_request(request, compiled, 1, 0, ()))
-    odds = call_odds((await collect_answer(backend, Asked(asked))).completion)
+    completion = (await collect_answer(backend, Asked(asked))).completion
+    odds = call_odds(completion, compiled.protocol.call_begin)
     if odds is None:
         return compiled
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))

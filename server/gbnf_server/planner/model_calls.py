@@ -101,16 +101,14 @@ class ModelCalls:
     def only_prose(self, offer: OfferedTools) -> Part[bool]:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
-        if (
-            not (options.is_small_native and options.gives_logprobs and state.number == 1)
-            or len(offer.callable) < 2
-        ):
-            return False
-        if FINAL_ANSWER.name not in {tool.name for tool in offer.callable}:
+        # reasoning would come first
+        is_asked = options.is_small_native and options.gives_logprobs and options.reasoning == "off"
+        names = {tool.name for tool in offer.callable}
+        if not is_asked or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
             return False
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
-        odds = call_odds(completion)
+        odds = call_odds(completion, options.protocol.call_begin)
         return odds is not None and odds < LEAST_CALL_ODDS
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:

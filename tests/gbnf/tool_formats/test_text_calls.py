@@ -98,6 +98,7 @@ def test_the_grammar_has_no_other_arguments(
 
 
 def test_formats_whose_arguments_are_quoted_have_no_call_in_a_text() -> None:
+    assert QUOTED
     for family in QUOTED:
         for spelling in SPELLINGS:
             text = framed(family.form, spelled([("get_now", {})], spelling, "alone"))

@@ -154,6 +154,9 @@ def test_the_odds_of_a_call_are_those_of_its_beginnings(log_odds: float) -> None
     assert found is not None
     assert math.isclose(found, log_odds, abs_tol=1e-6)
     assert call_odds(completion("x")) is None
+    sure = call_odds(odds(log_odds), "The call:")
+    assert sure is not None
+    assert sure > 10, "the format's own calls begin with the rest"
     asked = odds_request(
         Request([{"role": "user", "content": "x"}], max_tokens=99, temperature=1.0, stop=["a"])
     )
@@ -173,7 +176,9 @@ def test_a_small_model_that_means_to_answer_is_offered_no_call(log_odds: float) 
     now = written({"name": "get_now", "arguments": {}})
     assert grammar.match(now).complete == (log_odds >= LEAST_CALL_ODDS)
     assert driven.run.answer == "Hello!"
-    assert not drive("hello", "Hi.", options=LARGE | {"gives_logprobs": True}).of(CallModel)[1:]
+    for other in (LARGE | {"gives_logprobs": True}, options | {"reasoning": "free"}):
+        asked = drive("hello", "Hi.", options=other).of(CallModel)
+        assert "choice" not in {effect.purpose for effect in asked}
 
 
 @pytest.mark.parametrize(
