@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -171,6 +171,75 @@ def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[
 def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether calls contain all names, quotes, codes and numbers of a request."""
     return not uncovered_values(request, calls)
+
+
+_DESTINATION: Final = re.compile(
+    r"(?:\s|[,:;])+(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$", re.IGNORECASE
+)
+
+
+def as_requested(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
+    """Return the arguments of a call with their texts as the request spells them.
+
+    A text that is only the end of a path of the request becomes that path; one that ends with another text of
+    the call loses it, as in "buy oats to list.txt"; and a text that the request has in other letter case is
+    written as there.
+    """
+    request = request[:_LONGEST_REQUEST]
+    paths = [match[0].rstrip(".,;?!)") for match in _PATH.finditer(request)]
+
+    def completed(text: str) -> str:
+        owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
+        return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
+
+    def spelled(text: str) -> str:
+        for other in texts:
+            rest = text.removesuffix(other)
+            if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
+                text = rest[: destination.start()]
+        start = request.lower().find(text.lower())
+        is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
+        return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
+
+    arguments = _each_text(arguments, completed)
+    texts = sorted(_texts_in(arguments), key=len, reverse=True)
+    return dict(_each_text(arguments, spelled))
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case Mapping():
+            return {key: _each_text(member, change) for key, member in value.items()}
+        case list():
+            return [_each_text(member, change) for member in value]
+    return value
+
+
+def _texts_in(value: Any) -> frozenset[str]:
+    match value:
+        case str():
+            return frozenset((value,))
+        case Mapping():
+            return frozenset[str]().union(*map(_texts_in, value.values()))
+        case list():
+            return frozenset[str]().union(*map(_texts_in, value))
+    return frozenset()
+
+
+def times_in(request: str) -> int:
+    """Return how many times of day, dates or days of the week a request names, the most of these."""
+    text = request[:_LONGEST_REQUEST]
+    return max(len({*pattern.findall(text.casefold())}) for pattern in _TIMES)
+
+
+_TIMES: Final = (
+    re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2}\s?(?:am|pm)\b"),
+    re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b"),
+    re.compile(r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow)\b"),
+    re.compile(r"\b(?:lunedi|martedi|mercoledi|giovedi|venerdi|sabato|domenica|oggi|domani)\b"),
+)
 
 
 def _written(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -4,8 +4,8 @@
     BM25     the default ranker, which needs no model
 
 BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", section 3.6): a word
-counts more in a tool's name than in its description, and there more than in its arguments. Words are
-compared by their English and Italian stems, without case and accents. Words that a request quotes, and
+counts more in a tool's name than in its description or affinity, and there more than in its arguments. Words
+are compared by their English and Italian stems, without case and accents. Words that a request quotes, and
 numbers, count half: they are values of arguments.
 
 Invariants: the score of a tool depends on the pool only through the number of tools that contain each word
@@ -55,6 +55,7 @@ _LONGEST_WORD: Final = 64
 _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "name": (3.0, 3),
     "description": (2.0, 12),
+    "affinity": (2.0, 6),
     "arguments": (1.0, 5),
     "values": (1.0, 5),
     "argument descriptions": (1.0, 30),
@@ -81,6 +82,10 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Words that say nothing of a tool, by language and without accents."""
 
+_ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
+_ARITHMETIC_WORDS: Final = " calculate expression"
+"""What a request with an arithmetic expression asks for, whatever its words."""
+
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\d+")
 _NAME = re.compile(r"\w+(?:[.-]+\w+)*")
@@ -102,7 +107,7 @@ class BM25Ranker:
 
     def rank(self, query: str, tools: Sequence[Tool]) -> list[float]:
         """Return the scores; 0 for a tool that has no word of the request."""
-        query = plain_text(query)
+        query = _asked(query)
         documents = [_document(tool) for tool in tools]
         names = set(_NAME.findall(query))
         scores = [_NAMED if tool.name.casefold() in names else 0.0 for tool in tools]
@@ -124,13 +129,14 @@ BM25: Final = BM25Ranker()
 def common_words(query: str, tool: Tool) -> tuple[str, ...]:
     """Return the words of a request for which `BM25` ranks a tool, in the request's order.
 
-    They are without case and accents, each once.
+    They are without case and accents, each once. The affinity of a tool says what requests for it are about,
+    not what it does, and does not count.
     """
-    words = dict.fromkeys(_WORD.findall(plain_text(query)))
+    words = dict.fromkeys(_WORD.findall(_asked(query)))
     if not words:
         return ()
     languages = _languages(tuple(words))
-    document = _document(tool)
+    document = _document(tool, with_affinity=False)
     found = (word for word in words if any(term in document for term in _terms(word, languages)))
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
@@ -157,6 +163,12 @@ def word_stems(text: str) -> frozenset[str]:
     return frozenset(term for word, terms in words if not word.isdecimal() for term in terms)
 
 
+def _asked(query: str) -> str:
+    """Return a request without case and accents, with the words of what it contains."""
+    text = plain_text(query)
+    return text + _ARITHMETIC_WORDS if _ARITHMETIC.search(text) else text
+
+
 def _query_words(query: str) -> dict[tuple[str, ...], float]:
     """Return the words of a request, each as its terms, with their weights."""
     languages = _languages(_WORD.findall(query))
@@ -169,10 +181,12 @@ def _query_words(query: str) -> dict[tuple[str, ...], float]:
 
 
 @lru_cache(maxsize=8192)
-def _document(tool: Tool) -> Mapping[str, float]:
+def _document(tool: Tool, *, with_affinity: bool = True) -> Mapping[str, float]:
     """Return the terms of a tool, each with its frequency, weighted and divided by the lengths of fields."""
     frequencies: defaultdict[str, float] = defaultdict(float)
     for field, text in _texts(tool):
+        if field == "affinity" and not with_affinity:
+            continue
         weight, typical = _FIELDS[field]
         found = [terms for _, terms in _stemmed(text) if terms]
         share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(found) / typical)
@@ -186,6 +200,7 @@ def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
     """Yield the fields of a tool with their texts, one for each language that they are written in."""
     yield "name", tool.name
     yield from (("description", text) for text in tool.descriptions.values())
+    yield "affinity", " ".join(tool.affinity)
     names: list[str] = []
     values: list[str] = []
     descriptions: dict[str, list[str]] = {}

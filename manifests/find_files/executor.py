@@ -19,6 +19,7 @@ import re
 import unicodedata
 from fnmatch import translate
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ MAX_ENTRIES = 200_000
 """Maximum number of files and folders that a search examines."""
 
 _MAX_ALTERNATIVES = 100
-_SHOWN, _LONG = 5, 200
+_SHOWN, _LONG, _EXAMINED = 5, 200, 1000
 
 
 def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     workspace = context.workspace
     base = workspace.resolve(arguments["base_path"])
     if not base.is_dir():
-        raise ExecutorError(f"there is no folder '{arguments['base_path']}'; \".\" is the workspace")
+        raise ExecutorError(_missing(base, arguments["base_path"], workspace))
     given = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
     search = _GlobSearch(workspace, [compiled for text in given for compiled in _compile(text)])
     entries = sorted(search.walk(base))
@@ -54,6 +55,17 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     if search.problems:
         result["not_searched"] = search.problems
     return result
+
+
+def _missing(base: Path, name: str, workspace: Workspace) -> str:
+    """Return what is wrong with a start folder, and what is in the nearest folder that exists."""
+    parent = next(path for path in base.parents if path.is_dir())
+    with os.scandir(parent) as found:
+        entries = sorted(entry.name for entry in islice(found, _EXAMINED))
+    names = [entry for entry in entries if entry != STATE_FOLDER and is_text(entry)]
+    folder = workspace.relative(parent)
+    there = f"; '{folder}' has {', '.join(map(repr, names[:_SHOWN]))}" if names else ""
+    return f"there is no folder '{name}'; \".\" is the workspace{there}"
 
 
 class _GlobSearch:

@@ -9,7 +9,9 @@ all other positions the logits are the model's.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
@@ -30,12 +32,15 @@ UNMOVED: Final = 1 / (1 + math.exp(-2 * CHOICE_BONUS))
 `CHOICE_BONUS` where another loses it."""
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
-_NEXT_CALL: Final = '\n{"name":'  # of several in an answer
+_BEFORE_CALL: Final = re.compile(r"\s*(?:```[a-z_]*[ \t]*\s|<[^<>{}]{1,40}>|\[)\s*\[?\s*\{")
+_DECODER: Final = json.JSONDecoder()
 _COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
 _MOST_OTHER_ITEMS: Final = 2  # of a list, that the request does not have
 _SHORTEST_REPEATED: Final = 3
 """Characters: shorter strings, such as "en", may well occur twice, and begin a name that they do not copy."""
+
+_NAME_PATHS: Final = (("name",), ("function",), ("tool",))
 
 _Kind = Literal["key", "string", "other"]
 
@@ -59,7 +64,7 @@ class CallPosition:
         strings = [(path, written[1:-1]) for path, written, _ in at.scalars if written.startswith('"')]
         self.kind: _Kind = ("key" if at.where == "key" else "string") if is_quoted else "other"
         self.content = unfinished[1:] if is_quoted else ""
-        self.tool = next((value for path, value in strings if path == ("name",)), "")
+        self.tool = next((value for path, value in strings if path in _NAME_PATHS), "")
         self.argument = str(at.path[1] if len(at.path) > 1 else (at.keys or ("",))[-1])
         self.depth = 0 if at.where == "end" else len(at.path) + (not is_before)
         self.keys = at.keys
@@ -98,9 +103,10 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        if self._text[:1] not in {"", "{"}:  # prose, whatever it quotes
+        text = self._call_text()
+        if text is None:
             return {}
-        self._position = position = CallPosition(self._text[self._text.rfind(_NEXT_CALL) + 1 :])
+        self._position = position = CallPosition(text)
         argument = self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:
@@ -122,6 +128,19 @@ class EvidenceBias:
         if position.ends_member and (self._has_all() if in_arguments else self._lists_all(argument)):
             found |= dict.fromkeys(self._commas(), -CHOICE_BONUS)
         return found | dict.fromkeys(self._early_ends(), -CHOICE_BONUS)
+
+    def _call_text(self) -> str | None:
+        """Return the text of the last call as far as it is written; None in prose, whatever it quotes."""
+        if self._text[:1] not in {"", "{"} and not _BEFORE_CALL.match(self._text):
+            return None
+        start = self._text.find("{")
+        while start >= 0:
+            try:
+                _, end = _DECODER.raw_decode(self._text, start)
+            except ValueError:
+                return self._text[start:]
+            start = self._text.find("{", end)
+        return None
 
     def _commas(self) -> list[int]:
         """Return the tokens of a comma after the value that ends here, with its quote."""

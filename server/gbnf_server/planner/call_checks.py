@@ -29,13 +29,13 @@ from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.evidence import Evidence
+from gbnf.tools.evidence import Evidence, as_requested
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
-from gbnf_server.planner.progress import has_nothing_new
+from gbnf_server.planner.progress import has_nothing_new, said
 from gbnf_server.planner.run_state import RunState
 
 
@@ -116,6 +116,11 @@ def _checked(
     if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
+    repairs = found.repairs
+    if options.is_small_native and verdict.ok and call["name"] != FINAL_ANSWER.name:
+        requested = call | {"arguments": as_requested(call["arguments"], said(state))}
+        if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
+            call, repairs = requested, (*repairs, "texts: written as the request spells them")
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
@@ -131,7 +136,7 @@ def _checked(
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
-    return AcceptedCall(call, tool, arguments, found.repairs, reasoning)
+    return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:

@@ -98,6 +98,7 @@ def plan(
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
     if options.is_small_native and options.filter:
         request = "\n".join([query, *said])
+        state.takes_entries = frozenset(tool.name for tool in tools if tool.step_references)
         tools = tuple(narrowed(tool, request) for tool in tools)
     return _Loop(options, clock, state, order_tools(tools, options)).run()
 
@@ -247,7 +248,8 @@ class _Loop(ModelCalls):
         state = self.state
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
-            state.answers_next = has_nothing_new(refused.call, state, self.options)
+            is_done = self.options.is_small_native and state.calls.is_done(refused.call)
+            state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         last = state.steps[-1] if state.steps else None
         is_stuck = refused.refusal == "truncated" and last is not None and last.text == step.text
         error = error_text(

@@ -12,7 +12,7 @@ template; with other backends it is a message of plain text.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, TypeAlias, TypeVar
@@ -261,7 +261,11 @@ class ModelCalls:
         completion, _ = yield from self._ask(
             salvage.answer_messages(state.query, done, options.language), grammar, "answer"
         )
-        return completion, salvage.read(completion, state.query, done, options.language)
+        answer = salvage.read(completion, state.query, done, options.language)
+        reads = {tool.name for tool in state.described if tool.run.effect == "read"}
+        if answer.by == "model" and done[-1].name in reads:
+            answer = replace(answer, text=salvage.with_unread(answer.text, done))
+        return completion, answer
 
     def emit(self, event: Event) -> Part[None]:
         """Yield an event; errors of its hooks become warnings, each reported once."""

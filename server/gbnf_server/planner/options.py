@@ -208,7 +208,7 @@ class ResolvedOptions(PlannerOptions):
         if call_format == "native":
             is_small = is_small_native(info)
         is_small = is_small and options.hints
-        has_evidence = info.takes_evidence and constrained and call_format == "json"
+        has_evidence = info.takes_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
         limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
         return cls(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from gbnf.errors import GbnfError
+from gbnf.schema.validators import violation
 from gbnf.tools import Tool
-from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered, uncovered_values
+from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered, times_in, uncovered_values
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
 from gbnf.tools.tool import with_arguments
@@ -34,7 +36,31 @@ def narrowed(tool: Tool, request: str) -> Tool:
         if names.isdisjoint(group):
             names.update([name for name in group if name in known][:1])
     kept = [name for name in known if name in names and name not in tool.step_references]
-    return with_arguments(tool, kept) if set(args.get("required", ())) <= set(kept) else tool
+    if not set(args.get("required", ())) <= set(kept):
+        return tool
+    most = times_in(request)
+    if not most or _RECURRING.search(request):
+        return with_arguments(tool, kept)
+    properties = {
+        name: {**schema, "maxItems": max(most, schema.get("minItems", 0))} if _lists_times(schema) else schema
+        for name, schema in args["properties"].items()
+    }
+    return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
+
+
+_RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
+
+
+def _lists_times(schema: Any) -> bool:
+    """Return whether a value is an array of points in time, by their format or pattern."""
+    items = schema.get("items") if isinstance(schema, Mapping) and schema.get("type") == "array" else None
+    if not isinstance(items, Mapping) or "maxItems" in schema:
+        return False
+    if items.get("format") in {"date", "date-time"}:
+        return True
+    samples = "2026-01-05T09:00", "report.txt"
+    takes_times, takes_others = (not violation(items, sample) for sample in samples)
+    return "pattern" in items and takes_times and not takes_others
 
 
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
@@ -58,17 +84,24 @@ def needs_another_call(state: RunState) -> bool:
 
 
 def still_needed(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
-    """Return the tools that a small model may call next, once a call has succeeded.
+    """Return the tools that a small model may call next, after its first step.
 
-    Those that change something only if the request has a word or a value for them that no call has: it writes
-    over what it has just read.
+    Once a call has succeeded, those that change something only if the request has a word or a value for them
+    that no call has: it writes over what it has just read. After a call that was refused or failed, its tool,
+    and others that fit or take the entries of results: it takes the nearest that is left, for anything.
     """
     called = succeeded(state.steps)
-    if not called:
+    if called:
+        left = uncovered(tools, state, options) or ()
+        again = frozenset[str]() if is_covered(said(state), calls_done(state)) else called
+        tools = tuple(
+            tool for tool in tools if tool.run.effect == "read" or tool in left or tool.name in again
+        )
+    if not state.steps or state.steps[-1].result is not None:
         return tools
-    left = uncovered(tools, state, options) or ()
-    again = frozenset[str]() if is_covered(said(state), calls_done(state)) else called
-    return tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool.name in again)
+    known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
+    fitting = _fitting(tools, state, options)
+    return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
 def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
@@ -86,17 +119,21 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 
 def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...] | None:
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
-    request = said(state)
-    try:
-        scores = scored(pool, request, options.ranker)
-    except GbnfError:
-        return None
-    called = succeeded(state.steps)
+    request, called = said(state), succeeded(state.steps)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
-    fitting = (tool for tool, score in scores.items() if tool.name not in called and score >= least > 0)
+    fitting = (tool for tool in _fitting(pool, state, options) if tool.name not in called)
     left = tuple(tool for tool in fitting if not covered.issuperset(common_words(request, tool)))
     return left if covered else None
+
+
+def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools that fit the request nearly as well as the best."""
+    try:
+        scores = scored(pool, said(state), options.ranker)
+    except GbnfError:
+        return ()
+    least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
+    return tuple(tool for tool, score in scores.items() if score >= least > 0)
 
 
 def said(state: RunState) -> str:

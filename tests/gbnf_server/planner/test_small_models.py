@@ -70,7 +70,8 @@ def test_a_call_of_the_same_tool_again_means_that_nothing_is_left(pattern: str) 
     driven = drive(query, *map(written, (found, again)), "There.", replies=[{"entries": ["a.md"]}])
     assert len(driven.of(ExecuteTool)) == 1
     assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
-    assert (driven.run.outcome, driven.run.answer) == ("answered", "There.")
+    # an answer that says nothing of what was found has it below
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "There.\n\na.md")
 
 
 def test_what_the_request_names_and_no_call_has_is_still_done() -> None:
