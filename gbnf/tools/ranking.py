@@ -85,6 +85,13 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 _ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
 _ARITHMETIC_WORDS: Final = " calculate expression"
 """What a request with an arithmetic expression asks for, whatever its words."""
+_IMPLIED: Final = (
+    (re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)"), "file"),
+    (re.compile(r"\w@\w"), "mail"),
+    (re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b"), "calendar"),
+)
+_IMPLIED_WEIGHT: Final = 0.1
+"""Of what paths, addresses and times are about: it decides between tools that fit equally by words."""
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\d+")
@@ -177,6 +184,9 @@ def _query_words(query: str) -> dict[tuple[str, ...], float]:
         for word in _WORD.findall(text):
             if len(weights) < _MAX_QUERY_WORDS and (terms := _terms(word, languages)):
                 weights.setdefault(terms, _VALUE_WEIGHT if word.isdecimal() else weight)
+    for pattern, word in _IMPLIED:
+        if pattern.search(query):
+            weights.setdefault(_terms(word, languages), _IMPLIED_WEIGHT)
     return weights
 
 

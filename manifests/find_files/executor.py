@@ -59,6 +59,8 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 def _missing(base: Path, name: str, workspace: Workspace) -> str:
     """Return what is wrong with a start folder, and what is in the nearest folder that exists."""
+    if base.is_file():
+        return f"'{name}' is a file, and no folder to search in"
     parent = next(path for path in base.parents if path.is_dir())
     with os.scandir(parent) as found:
         entries = sorted(entry.name for entry in islice(found, _EXAMINED))

@@ -18,6 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
 
+from gbnf import Grammar
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
@@ -224,6 +225,7 @@ class InProcess(RequestBackend):
                     logprobs=request.logprobs,
                     on_text=splitter.feed,
                     control_texts=self._control_texts(request),
+                    foreign_tokens=self._foreign_tokens(request, grammar),
                     trace=request.trace,
                     bias=None if request.evidence is None else EvidenceBias(self._model, request.evidence),
                     history=None if self._deterministic else self._history,
@@ -279,6 +281,20 @@ class InProcess(RequestBackend):
         """Return the texts of the tool-call format that are control tokens of this model."""
         form = self._template.tool_format if request.is_native else None
         return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
+
+    def _foreign_tokens(self, request: Request, grammar: Grammar | None) -> frozenset[int]:
+        """Return the control tokens that a grammar does not name: it allows them where it allows any text.
+
+        One that begins a message, inside of a text, leads a small model out of the conversation.
+        """
+        if grammar is None:
+            return frozenset()
+        named, rules = self._control_texts(request), str(grammar)
+        return frozenset(
+            token
+            for text, token in self._model.control_tokens.items()
+            if text not in named and text not in rules and token not in self._model.end_tokens
+        )
 
 
 class ChatTemplate:

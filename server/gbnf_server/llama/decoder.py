@@ -64,6 +64,7 @@ class Decoder:
     the model, except for log-probabilities. `stop_strings` end the text. `logprobs`: how many alternatives to
     each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
     text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
+    `foreign_tokens`: those that are not sampled, although the constraint allows their texts.
     `trace`: record what happens at each token. `bias`: what is added to the logits. `history`: of
     the model's drafts (see `drafts`).
     """
@@ -82,6 +83,7 @@ class Decoder:
         logprobs: int | None = None,
         on_text: OnText | None = None,
         control_texts: Collection[str] = (),
+        foreign_tokens: Collection[int] = (),
         trace: bool = False,
         bias: EvidenceBias | None = None,
         history: DraftHistory | None = None,
@@ -91,6 +93,7 @@ class Decoder:
         self._drafts, self._history = jumps, history
         self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
         self._stop, self._on_text, self._bias = stop, on_text, bias
+        self._foreign_tokens = foreign_tokens
         self._control_texts = sorted(control_texts, key=len, reverse=True)
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
@@ -244,6 +247,8 @@ class Decoder:
         looked = None if self._trace is None else self._trace.look(logits, budget, guard)
         weighted = logits if self._bias is None else self._bias.biased(logits)
         filters = [each.fits for each in (budget, guard) if each is not None]
+        if self._foreign_tokens:
+            filters.insert(0, lambda token: token not in self._foreign_tokens)
         fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
         try:
             token = self._sampler.sample(weighted, self._constraint, fits)

@@ -171,13 +171,18 @@ class NativeModel:
         return frozenset(token for token in range(self.size) if is_end(self.vocabulary, token))
 
     @cached_property
-    def control_token_texts(self) -> frozenset[str]:
-        """The texts that `tokenize(special=True)` turns into control tokens."""
+    def control_tokens(self) -> Mapping[str, int]:
+        """The control tokens, by the text that `tokenize(special=True)` turns into them."""
         handle, text = self.vocabulary, llama_cpp.llama_vocab_get_text
         control = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
         attributes = llama_cpp.llama_vocab_get_attr
         tokens = (token for token in range(self.size) if attributes(handle, token) & control)
-        return frozenset(text(handle, token).decode(errors="replace") for token in tokens)
+        return {text(handle, token).decode(errors="replace"): token for token in tokens}
+
+    @cached_property
+    def control_token_texts(self) -> frozenset[str]:
+        """The texts of the control tokens."""
+        return frozenset(self.control_tokens)
 
     @property
     def bos_token(self) -> int | None:

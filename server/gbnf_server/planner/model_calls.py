@@ -261,7 +261,7 @@ class ModelCalls:
         completion, _ = yield from self._ask(
             salvage.answer_messages(state.query, done, options.language), grammar, "answer"
         )
-        answer = salvage.read(completion, state.query, done, options.language)
+        answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
         reads = {tool.name for tool in state.described if tool.run.effect == "read"}
         if answer.by == "model" and done[-1].name in reads:
             answer = replace(answer, text=salvage.with_unread(answer.text, done))

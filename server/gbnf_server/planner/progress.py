@@ -83,8 +83,10 @@ def needs_another_call(state: RunState) -> bool:
     return 0 < left < len(uncovered_values(state.query, done[:-1])) and state.steps[-1].result is not None
 
 
-def still_needed(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
-    """Return the tools that a small model may call next, after its first step.
+def still_needed(
+    pool: tuple[Tool, ...], tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
+) -> tuple[Tool, ...]:
+    """Return those of `tools` that a small model may call next, after its first step.
 
     Once a call has succeeded, those that change something only if the request has a word or a value for them
     that no call has: it writes over what it has just read. After a call that was refused or failed, its tool,
@@ -100,7 +102,7 @@ def still_needed(tools: tuple[Tool, ...], state: RunState, options: ResolvedOpti
     if not state.steps or state.steps[-1].result is not None:
         return tools
     known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
-    fitting = _fitting(tools, state, options)
+    fitting = _fitting(pool, state, options)
     return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
@@ -108,12 +110,20 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     """Return whether nothing of the request is left for a small model, by its words.
 
     The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
-    word of it that neither they nor their tools have.
+    word of it that neither they nor their tools have; or it asks for one thing, and the last call was the
+    best tool's or has changed something.
     """
     done = calls_done(state)
     has_hints = options.evidence != "none" or options.is_small_native
     if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
         return False
+    if options.is_small_native and not asks_for_several(state.query):
+        last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
+        scores = _scores(pool, state, options)
+        if last and (
+            last.run.effect == "write" or scores.get(last, 0.0) == max(scores.values(), default=0.0) > 0
+        ):
+            return True
     return uncovered(pool, state, options) == ()
 
 
@@ -128,12 +138,17 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
-    try:
-        scores = scored(pool, said(state), options.ranker)
-    except GbnfError:
-        return ()
+    scores = _scores(pool, state, options)
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
     return tuple(tool for tool, score in scores.items() if score >= least > 0)
+
+
+def _scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+    """Return how well tools fit the request; nothing if that is unknown."""
+    try:
+        return scored(pool, said(state), options.ranker)
+    except GbnfError:
+        return {}
 
 
 def said(state: RunState) -> str:

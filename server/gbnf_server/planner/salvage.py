@@ -156,8 +156,18 @@ def question(query: str, done: Sequence[Step], language: str = "en") -> str:
     return localized(_ASKED, language).format(query=query, found=results)
 
 
-def read(completion: Completion, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
-    """Return the model's answer, or the results if it can't be used."""
+def read(
+    completion: Completion,
+    query: str,
+    done: Sequence[Step],
+    language: str = "en",
+    *,
+    may_restate: bool = False,
+) -> SalvagedAnswer:
+    """Return the model's answer, or the results if it can't be used.
+
+    `may_restate`: it may be the request in other words, since all of it is done.
+    """
     answer = _REASONING.sub("", completion.text, count=1)
     if ending := _REASONING_END.match(answer):
         answer = answer[ending.end() :]
@@ -165,10 +175,12 @@ def read(completion: Completion, query: str, done: Sequence[Step], language: str
         answer = fenced[1]
     if completion.finish_reason == "length" or completion.shortened_at is not None:
         answer = answer.rpartition("\n")[0]  # the last line is not the model's own
-    return answer_from_text(answer.strip(), query, done, language)
+    return answer_from_text(answer.strip(), query, done, language, may_restate=may_restate)
 
 
-def answer_from_text(answer: str, query: str, done: Sequence[Step], language: str = "en") -> SalvagedAnswer:
+def answer_from_text(
+    answer: str, query: str, done: Sequence[Step], language: str = "en", *, may_restate: bool = False
+) -> SalvagedAnswer:
     """Return the model's answer; the results if it is a tool call, or says nothing."""
     step = parse_tool_calls(answer, (FINAL_ANSWER,))
     if not isinstance(step, FinalAnswer):
@@ -184,7 +196,7 @@ def answer_from_text(answer: str, query: str, done: Sequence[Step], language: st
         )
     if is_blank(answer):
         return answer_from_results(done, language, "error: the model wrote an empty answer")
-    if copies_question(answer, query, language):
+    if copies_question(answer, query, language, may_restate=may_restate):
         return answer_from_results(done, language, "error: the model copied the question")
     if any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(answer)):
         return answer_from_results(done, language, "error: the model repeated itself")
@@ -204,7 +216,7 @@ def answer_from_results(done: Sequence[Step], language: str = "en", error: str =
     return SalvagedAnswer(localized(_LISTED, language).format(found=lines), "list", numbers, error)
 
 
-def copies_question(answer: str, query: str, language: str = "en") -> bool:
+def copies_question(answer: str, query: str, language: str = "en", *, may_restate: bool = False) -> bool:
     """Return whether an answer has what only the question has, or is for the most part the request."""
     if _INTERNAL.search(answer):
         return True
@@ -216,7 +228,7 @@ def copies_question(answer: str, query: str, language: str = "en") -> bool:
         instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
         if _shared(said, instructions) >= _COPIED_WORDS or said == request:
             return True
-    return len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
+    return not may_restate and len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 
 def with_unread(answer: str, done: Sequence[Step]) -> str:

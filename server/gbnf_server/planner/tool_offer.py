@@ -141,7 +141,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready = left
     state.calls.left_out = ""
     if is_small_native and answers:
-        ready = still_needed(ready, state, options)
+        ready = still_needed(order.tools, ready, state, options)
         answers = not (ready and needs_another_call(state))
     only_answers = answers and is_small_native and is_done
     if answers and is_small_native and state.answers_next:
