@@ -154,11 +154,17 @@ _FURTHER: Final = re.compile(
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")
 
 
-def asks_for_several(request: str) -> bool:
-    """Return whether a request may take several calls: a conjunction, a list or several sentences say so."""
+def most_calls(request: str) -> int:
+    """Return how many calls a request may take: its parts, by conjunctions, lists and sentences."""
     text = request[:_LONGEST_REQUEST]
     sentences = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(text))
-    return sentences > 1 or text.count(",") > 1 or bool(_FURTHER.search(text))
+    commas = text.count(",")
+    return max(sentences, 1) + len(_FURTHER.findall(text)) + (commas if commas > 1 else 0)
+
+
+def asks_for_several(request: str) -> bool:
+    """Return whether a request may take several calls."""
+    return most_calls(request) > 1
 
 
 def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

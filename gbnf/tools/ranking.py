@@ -85,8 +85,9 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 _ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
 _ARITHMETIC_WORDS: Final = " calculate expression"
 """What a request with an arithmetic expression asks for, whatever its words."""
+_PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
 _IMPLIED: Final = (
-    (re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)"), "file"),
+    (_PATH, "file"),
     (re.compile(r"\w@\w"), "mail"),
     (re.compile(r"\b\d{1,2}:\d\d\b|\b\d{4}-\d\d-\d\d\b"), "calendar"),
 )
@@ -180,7 +181,9 @@ def _query_words(query: str) -> dict[tuple[str, ...], float]:
     """Return the words of a request, each as its terms, with their weights."""
     languages = _languages(_WORD.findall(query))
     weights: dict[tuple[str, ...], float] = {}
-    for text, weight in ((QUOTED.sub(" ", query), 1.0), (" ".join(QUOTED.findall(query)), _VALUE_WEIGHT)):
+    unquoted = _PATH.sub(" ", QUOTED.sub(" ", query))
+    values = " ".join(QUOTED.findall(query))
+    for text, weight in ((unquoted, 1.0), (values, _VALUE_WEIGHT)):
         for word in _WORD.findall(text):
             if len(weights) < _MAX_QUERY_WORDS and (terms := _terms(word, languages)):
                 weights.setdefault(terms, _VALUE_WEIGHT if word.isdecimal() else weight)

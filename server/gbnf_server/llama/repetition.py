@@ -6,6 +6,7 @@ unchanged, and has at least
 
 - `_LEAST` characters, if that text has words, or is blank. In files, rows of tables and lines of logs are
   equal up to 10 times, and lists of one word have fewer than 50 entries.
+- `_LEAST_CLOSING` characters, if it has closing brackets and quotes alone;
 - `_LEAST_WITHOUT_WORDS` characters otherwise: numbers, punctuation, base64, hexadecimal and genetic code.
   Matrices of zeros and encoded images are that regular.
 
@@ -19,6 +20,7 @@ import re
 _LONGEST_PERIOD = 256
 _REPEATS = 16
 _LEAST = 512
+_LEAST_CLOSING = 128
 _LEAST_WITHOUT_WORDS = 4096
 _WINDOW = max(_LEAST_WITHOUT_WORDS, _REPEATS * _LONGEST_PERIOD)
 _STRIDE = 16  # characters from one search to the next
@@ -52,6 +54,12 @@ class RepetitionDetector:
 def _repeated(text: str) -> str:
     """Return the shortest text that is repeated often enough at the end, "" if there is none."""
     length, tail = len(text), text[-_TAIL:]
+    if length < _LEAST_CLOSING:
+        return ""
+    if _CLOSING.fullmatch(text, length - _LEAST_CLOSING):
+        period = next((count for count in range(1, 9) if _has_period(text, count, _LEAST_CLOSING)), 0)
+        if period:
+            return text[-period:]
     if length < _LEAST:
         return ""
     at = length - _TAIL
@@ -71,6 +79,7 @@ def _has_period(text: str, period: int, least: int) -> bool:
 
 # A repetition may begin anywhere: inside of a word, or of an escape in a JSON string.
 _BLANK = re.compile(r"[nrt]?(?:\\[nrt]|\s)+\\?")  # white space, or its escapes in JSON
+_CLOSING = re.compile(r"[}\])>\"'\\]+")
 _PART = re.compile(r"\A\w+|\\?\w*\Z", re.ASCII)
 _NO_WORD = re.compile(
     r"\\+(?:[bfnrt\"/]|u[0-9a-f]{4}|x[0-9a-f]{2})?|\b(?:0x[0-9a-f]+|true|false|null|none|nan)\b",

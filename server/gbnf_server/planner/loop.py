@@ -24,6 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
@@ -103,6 +104,12 @@ def plan(
     return _Loop(options, clock, state, order_tools(tools, options)).run()
 
 
+def _proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
+    """Return whether a text that should have been the answer has a call of a tool."""
+    found = parse_tool_calls(text, tools)
+    return isinstance(found, ToolCalls) and any(call.name != FINAL_ANSWER.name for call in found.calls)
+
+
 def check_request(query: str) -> None:
     """Raise ValueError if a request is blank, or contains a lone surrogate."""
     if not query.strip():
@@ -166,7 +173,7 @@ class _Loop(ModelCalls):
             return self._exhausted(f"{options.max_seconds:g} seconds")
         state.number += 1
         begun = self.clock()
-        offer = offer_tools(self.order, state, options)
+        offer = whole = offer_tools(self.order, state, options)
         if (yield from self.only_prose(offer)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
             offer = replace(offer, callable=ending, grammar=options.protocol.prose())
@@ -187,6 +194,9 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
+            if offer is not whole and _proposes_call(completion.text, whole.callable):
+                offer = whole
+                completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
             step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())
             return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))

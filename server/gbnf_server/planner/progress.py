@@ -10,7 +10,14 @@ from typing import Any
 from gbnf.errors import GbnfError
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
-from gbnf.tools.evidence import asks_for_several, gather_evidence, is_covered, times_in, uncovered_values
+from gbnf.tools.evidence import (
+    asks_for_several,
+    gather_evidence,
+    is_covered,
+    most_calls,
+    times_in,
+    uncovered_values,
+)
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
 from gbnf.tools.tool import with_arguments
@@ -74,6 +81,12 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     return is_further or state.calls.is_done(call)
 
 
+def has_all_parts(state: RunState) -> bool:
+    """Return whether there is a call for each part of a request, and its values are in them."""
+    done = calls_done(state)
+    return len(done) >= most_calls(state.query) and is_covered(said(state), done)
+
+
 def needs_another_call(state: RunState) -> bool:
     """Return whether a request asks for several calls, and names values that the last one began to use up."""
     done = calls_done(state)
@@ -110,14 +123,14 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     """Return whether nothing of the request is left for a small model, by its words.
 
     The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
-    word of it that neither they nor their tools have; or it asks for one thing, and the last call was the
-    best tool's or has changed something.
+    word of it that neither they nor their tools have; or each part of it has a call, of which the only one
+    was the best tool's or has changed something.
     """
     done = calls_done(state)
     has_hints = options.evidence != "none" or options.is_small_native
     if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
         return False
-    if options.is_small_native and not asks_for_several(state.query):
+    if options.is_small_native and has_all_parts(state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
         scores = _scores(pool, state, options)
         if last and (

@@ -40,6 +40,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.progress import (
     calls_done,
+    has_all_parts,
     needs_another_call,
     said,
     seems_done,
@@ -145,9 +146,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         answers = not (ready and needs_another_call(state))
     only_answers = answers and is_small_native and is_done
     if answers and is_small_native and state.answers_next:
-        left_over = uncovered(order.tools, state, options) or ()
+        left_over = () if has_all_parts(state) else uncovered(order.tools, state, options) or ()
         ready = tuple(tool for tool in ready if tool in left_over)
-        only_answers = not ready
+    if answers and is_small_native and not ready and calls_done(state):
+        only_answers = True
     state.answers_next = False
     if only_answers:
         ready, asking = (), ()
@@ -175,7 +177,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             property_order=options.property_order,
             other_calls=False,
         )
-        grammar = options.protocol.constraint(offered)
+        only_text = is_small_native and possible == ending
+        grammar = options.protocol.prose() if only_text else options.protocol.constraint(offered)
         evidence = _evidence(possible, state, options, ends=answers and is_done)
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
@@ -291,6 +294,8 @@ def grammar_of_step(
     names = [name for name in started.tools if name not in built_in]
     if not started.tools or not options.protocol.is_constrained or not all(name in known for name in names):
         return None
+    if options.is_small_native and started.tools == (FINAL_ANSWER.name,):
+        return options.protocol.prose()
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
