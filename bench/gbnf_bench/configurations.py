@@ -74,7 +74,9 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     ),
     Configuration("union", "a grammar that binds each name to its arguments", _JSON | _ALL),
     Configuration("filter", "the same, over the tools that the request needs", _JSON),
-    Configuration("auto", "as `gbnf run` does it: the chat template's own calls if it has any", {}),
+    Configuration(
+        "auto", "as `gbnf run` does it: the chat template's own calls if it has any", {"max_tools": "auto"}
+    ),
 )
 
 STRATEGIES: tuple[Configuration, ...] = (

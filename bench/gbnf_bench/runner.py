@@ -183,8 +183,8 @@ class Bench(Runs[RunJob]):
             seed=self.options.seed + run,
             language=case.language,
             salvage=False,
-            max_tools=None,  # the model has to refuse decoys, so the ranking must not drop them
-            **configuration.settings,
+            # the model has to refuse decoys, so the ranking must not drop them
+            **{"max_tools": None, **configuration.settings},
         )
         return configuration.resolve(options, self._backend)
 
