@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LEADERBOARD_DEFAULT = ("none", "text", "grammar")
 """The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
+LEADERBOARD_WITH_PEER = ("template", "any-syntax", "peer-auto", "peer-required", "auto", "native")
+"""The same with --peer, for a model whose chat template has tools."""
 
 
 def bench_(
@@ -84,6 +86,14 @@ def bench_(
     limit: Annotated[
         int | None, typer.Option(min=1, help="With --bfcl: maximum questions of each category.")
     ] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="llama-server|URL",
+            help="With --bfcl: also ask a server that calls tools by itself, with tool_choice auto and "
+            "required; llama-server starts one with the same model.",
+        ),
+    ] = None,
     compile_only: Annotated[
         bool, typer.Option("--compile-only", help="With --bfcl: check the grammars, without a model.")
     ] = False,
@@ -112,12 +122,13 @@ def bench_(
       gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
       gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --category simple_python --limit 50
+      gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --peer llama-server
     """
     if context.invoked_subcommand is not None:
         return
     source = ModelSource(model, server=server, api_key=api_key, threads=threads, lora=lora)
-    if bfcl is None and (category or limit is not None or compile_only):
-        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
+    if bfcl is None and (category or limit is not None or compile_only or peer):
+        raise typer.BadParameter("--category, --limit, --peer and --compile-only require --bfcl")
     if bfcl is not None and (suite or manifests or runs > 1):
         raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if compile_only and (model is not None or server is not None or configuration):
@@ -125,7 +136,7 @@ def bench_(
     source.check()
     from gbnf_bench.bench_output import BenchTask, show
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
-    from gbnf_bench.configurations import CONFIGURATIONS, STRATEGIES, named
+    from gbnf_bench.configurations import CONFIGURATIONS, LEADERBOARD, named
     from gbnf_bench.runner import RunOptions
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
@@ -134,9 +145,12 @@ def bench_(
         if bfcl is None:
             configurations = named(configuration or [], CONFIGURATIONS)
         else:
-            configurations = named(configuration or LEADERBOARD_DEFAULT, STRATEGIES)
+            names = configuration or (LEADERBOARD_WITH_PEER if peer else LEADERBOARD_DEFAULT)
+            configurations = named(names, LEADERBOARD)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
+    if peer is None and any(each.peer for each in configurations):
+        raise typer.BadParameter("peer-auto and peer-required require --peer", param_hint="--configuration")
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
     task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
     _check(task)
@@ -146,7 +160,7 @@ def bench_(
             return
         leaderboard = read(bfcl, category or (), limit, task.console)
         if not compile_only:
-            run_leaderboard(task, leaderboard, markdown=markdown)
+            run_leaderboard(task, leaderboard, markdown=markdown, peer_name=peer)
         elif not check_grammars(leaderboard, task.console):
             raise typer.Exit(ExitCode.FAILURE)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,21 @@ from rich.text import Text
 from gbnf_bench.bench_output import BenchTask, run_jobs, show_tables
 from gbnf_bench.bfcl.files import Leaderboard, read_folder
 from gbnf_bench.bfcl.grammar_checks import COLUMNS, CompileReport, compile_all
+from gbnf_bench.bfcl.peer import Peer
 from gbnf_bench.bfcl.results import gain_table, table, write_answers
 from gbnf_bench.bfcl.runner import LeaderboardRun, answer_of
 from gbnf_bench.results import about
 from gbnf_bench.tables import TextTable
 from gbnf_server.cli.default_model import model_for_other_tools
+from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.output import escape_line, progress_bar, write
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.grammar_checker import GrammarChecker
 from gbnf_server.planner.fingerprints import identity
 
 FAULTS_SHOWN = 20
+LLAMA_SERVER = "llama-server"
+"""The name of a peer that is started for the bench."""
 
 
 def read(folder: Path, categories: Sequence[str], limit: int | None, console: Console) -> Leaderboard:
@@ -58,14 +63,31 @@ def check_grammars(leaderboard: Leaderboard, console: Console) -> bool:
     return not faults
 
 
-def run_leaderboard(task: BenchTask, leaderboard: Leaderboard, *, markdown: bool) -> None:
+@contextmanager
+def open_peer(name: str | None, source: ModelSource, console: Console) -> Iterator[Peer | None]:
+    """Return the peer with this URL, or a llama-server with the same model, which is ended afterwards."""
+    if name != LLAMA_SERVER:
+        yield None if name is None else Peer(name)
+        return
+    from gbnf_server.llama.server_build import start  # noqa: PLC0415 - only a peer needs it
+
+    console.print("starting llama-server", style="dim")
+    adapter = source.adapter()
+    extra = ("--jinja", *(() if adapter is None else ("--lora", str(adapter))))
+    with start(source.path(), threads=source.threads, extra=extra) as running:
+        yield Peer(running.url, running.api_key)
+
+
+def run_leaderboard(
+    task: BenchTask, leaderboard: Leaderboard, *, markdown: bool, peer_name: str | None = None
+) -> None:
     """Run the leaderboard's questions, and print and write their results."""
     source = model_for_other_tools(task.source)
-    with source.open() as backend:
+    with open_peer(peer_name, source, task.console) as peer, source.open() as backend:
         facts = source.facts(backend)
         label = task.label_for(facts, "-bfcl")
         runs = LeaderboardRun(
-            leaderboard, task.configurations, backend, model=identity(facts), options=task.options
+            leaderboard, task.configurations, backend, model=identity(facts), options=task.options, peer=peer
         )
         with task.log(label) as log:
             run_jobs(runs, log, task.console, quiet=task.quiet, lists_runs=False)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbnf import Grammar
-from gbnf.protocols.call_protocols import JsonCalls, with_reasoning_grammar
-from gbnf.protocols.protocol import CallProtocol, Offered
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, with_reasoning_grammar
+from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
 from gbnf_server.backends.base import Backend
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
@@ -41,24 +42,71 @@ class MixedOptions(ResolvedOptions):
         return MixedCalls(reasoning_field=plain.reasoning_field) if type(plain) is JsonCalls else plain
 
 
+@dataclass(frozen=True)
+class UnconstrainedCalls(NativeCalls):
+    """The calls of the chat template without a grammar. `any_syntax`: any common syntax is read."""
+
+    any_syntax: bool = False
+    is_constrained = False
+
+    def constraint(self, offered: Offered) -> None:  # type: ignore[override]  # there is none
+        """Return None: nothing constrains the text."""
+        del offered
+
+    def prose(self) -> None:  # type: ignore[override]  # there is none
+        """Return None: nothing constrains the text."""
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> ParsedCall:
+        """Read a whole text: what the template would write, or any syntax."""
+        if self.any_syntax:
+            return CallsInText().read(text, tools, steps=steps, truncated=truncated)
+        if self.call_begin.strip() in text:
+            return super().read(text, tools, steps=steps, truncated=truncated)
+        return ParsedCall({"name": FINAL_ANSWER.name, "arguments": {"message": text or "…"}})
+
+
+class UnconstrainedOptions(ResolvedOptions):
+    """The options of a run with the template's own calls, without a grammar."""
+
+    __slots__ = ()
+    any_syntax = False
+
+    @property
+    def protocol(self) -> CallProtocol:
+        """How the model writes calls."""
+        assert self.tool_format is not None
+        return UnconstrainedCalls(self.tool_format, any_syntax=self.any_syntax)
+
+
+class AnySyntaxOptions(UnconstrainedOptions):
+    """The same, where calls are read in any syntax."""
+
+    __slots__ = ()
+    any_syntax = True
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """A name, a description for a table's note, and the `PlannerOptions` that differ from the default.
 
-    `union`: whether the grammar binds each name to its arguments. `constrained`: whether there is a grammar
-    for the call format "json".
+    `kind`: of the options of a run. `constrained`: whether there is a grammar for the call format "json".
+    `requires_call`: whether the leaderboard's questions with calls allow no answer before the first. `peer`:
+    the `tool_choice` with which another server is asked, instead of a model with these options.
     """
 
     name: str
     description: str
     settings: Mapping[str, Any]
-    union: bool = True
+    kind: type[ResolvedOptions] = ResolvedOptions
     constrained: bool = True
+    requires_call: bool = True
+    peer: str = ""
 
     def resolve(self, options: PlannerOptions, backend: Backend) -> ResolvedOptions:
         """Return the options of a run, to which `settings` were added."""
-        kind = ResolvedOptions if self.union else MixedOptions
-        return kind.resolve(options, backend, constrained=self.constrained)
+        return self.kind.resolve(options, backend, constrained=self.constrained)
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"
@@ -70,7 +118,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("baseline", "no grammar; only clean JSON counts", _JSON | _ALL, constrained=False),
     Configuration("text", _TEXT, {"call_format": "text"} | _ALL),
     Configuration(
-        "grammar", "a grammar that combines any name with any arguments", _JSON | _ALL, union=False
+        "grammar", "a grammar that combines any name with any arguments", _JSON | _ALL, MixedOptions
     ),
     Configuration("union", "a grammar that binds each name to its arguments", _JSON | _ALL),
     Configuration("filter", "the same, over the tools that the request needs", _JSON),
@@ -95,6 +143,25 @@ STRATEGIES: tuple[Configuration, ...] = (
     ),
 )
 """The strategies: ways to get calls from a model, each with the tools that the request needs."""
+
+_OWN = {"call_format": "native", "hints": False}
+LEADERBOARD: tuple[Configuration, ...] = (
+    Configuration(
+        "template",
+        "the chat template's own calls, no grammar",
+        _OWN,
+        UnconstrainedOptions,
+        requires_call=False,
+    ),
+    Configuration(
+        "any-syntax", "the same texts, read in any syntax", _OWN, AnySyntaxOptions, requires_call=False
+    ),
+    Configuration("peer-auto", "the peer's own tool calls", {}, requires_call=False, peer="auto"),
+    Configuration("peer-required", "the peer's own tool calls, one at least", {}, peer="required"),
+    Configuration("auto", "as `gbnf run` and `gbnf serve` do it", {}, requires_call=False),
+    *STRATEGIES,
+)
+"""What the leaderboard's questions can be asked with. `template` and `auto` may answer without a call."""
 
 
 def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[Configuration, ...]:

@@ -36,7 +36,7 @@ _WHOLE = re.compile(
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
 """The complete characters of a JSON string."""
-_CALL_LIKE = re.compile(r"\s*(?:\{|\[\s*\{|<\w)")
+_CALL_LIKE = re.compile(r"\W{0,8}?(?:\{|\[\s*\{|<\w)")
 """Plain text does not begin like that, but malformed calls do."""
 
 

@@ -164,6 +164,15 @@ def fits_none(query: str, tools: Sequence[Tool]) -> bool:
     return all(said.isdisjoint(terms) for _, text in texts for _, terms in _stemmed(text))
 
 
+def names_subject(query: str, tools: Sequence[Tool]) -> bool:
+    """Return whether a request has a path, an address, a time or an expression, and a tool is for these."""
+    text = plain_text(query)
+    words = [word for pattern, word in _IMPLIED if pattern.search(text)]
+    words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
+    terms = {term for word in words for term in _terms(word, ("english",))}
+    return any(not terms.isdisjoint(_document(tool)) for tool in tools)
+
+
 @lru_cache(maxsize=8192)
 def word_stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, each marked with its language, without numbers and stop words."""

@@ -2,10 +2,10 @@
 
 Prompt, ranking, grammar and decoding are those of a run. The first call of a function ends it, except where
 several are expected: there each call is reported as done, and the model answers when it has made them all.
-Nothing is executed. Where calls are expected, no answer is possible before the first. These are the
-differences from the leaderboard's own prompts: no second call is requested where one is expected, and each
-call is a step. A refused text is not a call; a call that its schema refuses is one, and wrong. There are no
-retries.
+Nothing is executed. Where calls are expected, no answer is possible before the first, except with
+configurations that stand for what a user has, such as `auto`. These are the differences from the
+leaderboard's own prompts: no second call is requested where one is expected, and each call is a step. A
+refused text is not a call; a call that its schema refuses is one, and wrong. There are no retries.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_bench.bfcl.ast_checker import Call, fault
 from gbnf_bench.bfcl.files import Leaderboard, LeaderboardEntry
 from gbnf_bench.bfcl.functions import tools_of
+from gbnf_bench.bfcl.peer import Peer
 from gbnf_bench.code_versions import versions
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunRecord
@@ -92,7 +93,9 @@ class LeaderboardRun(Runs[Question]):
         *,
         model: str,
         options: RunOptions,
+        peer: Peer | None = None,
     ) -> None:
+        self._peer = peer
         self._backend, self._options, self._versions = backend, options, versions()
         self._answers = _LastAnswer(partial(answer, backend))
         self.jobs = tuple(
@@ -109,7 +112,11 @@ class LeaderboardRun(Runs[Question]):
         except GbnfError as error:
             events: tuple[Any, ...] = ({"event": "unusable", "error": str(error)},)
         else:
-            events = self._events(question, tools)
+            choice = question.configuration.peer
+            if choice and self._peer is not None:
+                events = self._peer.events(question.entry, tools, choice, self._options)
+            else:
+                events = self._events(question, tools)
         return RunRecord(
             *question.key, self._options.seed, question.fingerprint, events, Snapshot(), Snapshot()
         )
@@ -139,7 +146,7 @@ class LeaderboardRun(Runs[Question]):
             max_steps=len(entry.expected) + SPARE_STEPS,
             max_seconds=None,
             max_blocked=1,
-            required=() if entry.kind in {"none", "some"} else (ANY_TOOL,),
+            required=(ANY_TOOL,) if entry.expected and configuration.requires_call else (),
             max_tokens=self._options.max_tokens,
             temperature=self._options.temperature,
             seed=self._options.seed,
@@ -154,6 +161,7 @@ class LeaderboardRun(Runs[Question]):
                 "messages": entry.messages,
                 "functions": entry.functions,
                 "settings": options_identity(self._options_of(entry, configuration)),
+                "configuration": configuration.name,
                 "model": model,
                 "warm": self._options.warm,
                 "versions": self._versions,

@@ -43,9 +43,8 @@ Steps: TypeAlias = Generator[int, None, _Result]
 class Target:
     """What of a backend decides how it is asked.
 
-    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`; False if the chat
-    template has a tool-call format. `is_small`: whether the model is asked first whether it means to call
-    (`gbnf_server.backends.call_odds`).
+    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`. `is_small`: whether
+    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`).
     """
 
     dialect: Dialect
@@ -73,7 +72,7 @@ class Target:
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"
         native = info.tool_format if has_format else None
-        takes_evidence = info.takes_evidence and native is None and dialect == "gbnf"
+        takes_evidence = info.takes_evidence and dialect == "gbnf"
         is_small = native is not None and info.gives_logprobs and is_small_native(info)
         return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small)
 

@@ -18,6 +18,7 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
+from gbnf.tools.ranking import names_subject
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
@@ -59,8 +60,8 @@ class Engine(Answers):
     `retries`: how often a backend that ignored the grammar, or that wrote invalid arguments where the grammar
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
-    excluded, None for never. `evidence`: what of the conversation gets a bonus in the calls of a model in
-    this process whose chat template has no format of tool calls (`gbnf.tools.evidence`).
+    excluded, None for never. `evidence`: what of the conversation gets a bonus in the JSON calls of a model
+    in this process (`gbnf.tools.evidence`).
     """
 
     def __init__(
@@ -213,6 +214,8 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
         return compiled
     if compiled.reasoning:  # which comes first
+        return compiled
+    if names_subject(request.messages[-1]["content"], compiled.tools):
         return compiled
     asked = odds_request(backend_request(request, compiled, 1, 0, ()))
     completion = (await collect_answer(backend, Asked(asked))).completion

@@ -216,8 +216,12 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            if options.is_small_native and looks_like_call(answer) and succeeded(state.steps):
+            is_call = options.protocol.declares_tools and looks_like_call(answer)
+            if is_call and options.is_small_native and succeeded(state.steps):
                 return (yield from self._answer_done())
+            if is_call and _proposes_call(answer, state.described):
+                unoffered = "the text is a call that is not possible now; make another call, or answer"
+                return (yield from self._block(step, CallRefusedError("unparsed", unoffered), offer))
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)

@@ -23,6 +23,7 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.evidence import Evidence
+from gbnf.tools.ranking import names_subject
 from gbnf.tools.tool import localized
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
@@ -105,6 +106,8 @@ class ModelCalls:
         is_asked = options.is_small_native and options.gives_logprobs and options.reasoning == "off"
         names = {tool.name for tool in offer.callable}
         if not is_asked or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
+            return False
+        if names_subject(state.query, offer.callable):
             return False
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
@@ -264,7 +267,7 @@ class ModelCalls:
         answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
         reads = {tool.name for tool in state.described if tool.run.effect == "read"}
         if answer.by == "model" and done[-1].name in reads:
-            answer = replace(answer, text=salvage.with_unread(answer.text, done))
+            answer = replace(answer, text=salvage.with_unread(answer.text, state.query, done))
         return completion, answer
 
     def emit(self, event: Event) -> Part[None]:

@@ -231,18 +231,18 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
     return not may_restate and len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 
-def with_unread(answer: str, done: Sequence[Step]) -> str:
+def with_unread(answer: str, query: str, done: Sequence[Step]) -> str:
     """Return an answer with the entries of the last result after it, if it says less than half of them.
 
-    A small model says that it has read a file, and not what is in it.
+    A small model says that it has read a file, and not what is in it. Words of the request say nothing.
     """
     result = done[-1].result or {}
     entries = result.get("entries")
     if not isinstance(entries, list) or not entries:
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
-    said, asked = set(words(answer)), set(words(listed))
-    return answer if 2 * len(asked & said) >= len(asked) else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
+    said, new = set(words(answer)), set(words(listed)) - set(words(query))
+    return answer if 2 * len(new & said) >= len(new) else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
 
 
 def _shared(some: Sequence[str], others: Sequence[str]) -> int:

@@ -393,14 +393,14 @@ def test_the_messages_of_the_user_and_the_calls_that_succeeded_are_evidence(
     assert backend.evidence is None
 
 
-def test_only_calls_of_models_without_a_format_take_evidence() -> None:
+def test_calls_in_the_format_of_a_template_take_evidence_too() -> None:
     backend = Recording()
     answer(ask(), backend)
     assert backend.evidence is None
     backend.model = ModelInfo(takes_evidence=True, tool_format=FAMILIES[0].form)
     with suppress(HttpError):  # the answer is in another format
         answer(ask(tools=TOOLS), backend)
-    assert backend.evidence is None
+    assert backend.evidence is not None
 
 
 def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_model: Path) -> None:
