@@ -31,6 +31,7 @@ from gbnf.tools.tool import Tool
 _DESCRIPTION_WORDS: Final = 2
 """One word that a description shares with a request, such as "the number", says nothing."""
 _WORD: Final = re.compile(r"[^\W_]+")
+_PATH_NAME: Final = re.compile(r"path|file|folder|director", re.IGNORECASE)
 _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/.])MM\3YYYY)\b")
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
 _QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
@@ -53,7 +54,8 @@ class ArgumentEvidence:
     of its type; a number that occurs twice is there twice. `is_affirmed`: it is a boolean that the request
     mentions. `avoided`: its description, and the examples in it that are not in the request. `is_list`: it is
     an array. `is_closed`: it, or its items, have an enum. `is_stated`: the request has a value for it: a
-    choice, a number beside its name, or that it should be true.
+    choice, a number beside its name, or that it should be true. `is_path`: it is called a path, a file or a
+    folder.
     """
 
     is_supported: bool = True
@@ -64,6 +66,7 @@ class ArgumentEvidence:
     is_list: bool = False
     is_closed: bool = False
     is_stated: bool = False
+    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,27 +182,35 @@ def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     return not uncovered_values(request, calls)
 
 
+_GROUP: Final = re.compile(r"\d+|[^\W\d_]{2,}")
 _DESTINATION: Final = re.compile(
     r"(?:\s|[,:;])+(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$", re.IGNORECASE
 )
 
 
-def as_requested(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
+def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
     """Return the arguments of a call with their texts as the request spells them.
 
-    A text that is only the end of a path of the request becomes that path; one that ends with another text of
-    the call loses it, as in "buy oats to list.txt"; and a text that the request has in other letter case is
-    written as there.
+    A text that is only the end of a path of the request becomes that path; one that has another text of the
+    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
+    request quotes in it; and a text that the request has in other letter case is written as there. A list
+    some of whose texts are in the request has none that are neither there nor in `known`, the results so
+    far, if the first ones have digits or are addresses.
     """
     request = request[:_LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in _PATH.finditer(request)]
+    quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
+    groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
     def completed(text: str) -> str:
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
     def spelled(text: str) -> str:
-        for other in texts:
+        inside = [other for other in texts if other != text and len(other) > 1 and other in text]
+        if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
+            return quoted[0]
+        for other in inside:
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
@@ -207,19 +218,28 @@ def as_requested(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
 
-    arguments = _each_text(arguments, completed)
+    def supported(texts: list[Any]) -> list[Any]:
+        has_words = [
+            isinstance(each, str) and groups.issuperset(_GROUP.findall(each.casefold())) for each in texts
+        ]
+        kept = [each for each, is_known in zip(texts, has_words, strict=True) if is_known]
+        return kept if any(re.search(r"[\d@]", each) for each in kept) else texts
+
+    arguments = _each_text(arguments, completed, supported)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
     return dict(_each_text(arguments, spelled))
 
 
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+def _each_text(
+    value: Any, change: Callable[[str], str], select: Callable[[list[Any]], list[Any]] = list
+) -> Any:
     match value:
         case str():
             return change(value)
         case Mapping():
-            return {key: _each_text(member, change) for key, member in value.items()}
+            return {key: _each_text(member, change, select) for key, member in value.items()}
         case list():
-            return [_each_text(member, change) for member in value]
+            return [_each_text(member, change, select) for member in select(value)]
     return value
 
 
@@ -290,6 +310,7 @@ def _of_argument(
         is_list,
         "enum" in item,
         bool(choices) or is_affirmed or (is_named and bool(values)),
+        bool(_PATH_NAME.search(name)),
     )
 
 

@@ -183,7 +183,9 @@ class EvidenceBias:
         repeated = [value for value in position.values if len(value) >= _SHORTEST_REPEATED]
         losing = dict.fromkeys(self._tokens_of(*self._rests((*repeated, *avoided))), -BONUS)
         losing |= dict.fromkeys(self._tokens_of(*self._rests(self._used())), -CHOICE_BONUS)
-        copied = (*self._evidence.phrases, *self._evidence.entries)
+        copied = [*self._evidence.phrases, *self._evidence.entries]
+        if self._argument().is_path:
+            copied = [text for text in copied if " " not in text]
         is_copied = len(position.content) >= _SHORTEST_REPEATED
         return losing | dict.fromkeys(self._continuing(copied), CHOICE_BONUS if is_copied else BONUS)
 

@@ -118,7 +118,8 @@ def _checked(
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     repairs = found.repairs
     if options.is_small_native and verdict.ok and call["name"] != FINAL_ANSWER.name:
-        requested = call | {"arguments": as_requested(call["arguments"], said(state))}
+        known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
+        requested = call | {"arguments": as_requested(call["arguments"], said(state), known)}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request spells them")
     if not verdict.ok:

@@ -107,7 +107,7 @@ def still_needed(
     """
     called = succeeded(state.steps)
     if called:
-        left = uncovered(tools, state, options) or ()
+        left = uncovered(pool, state, options) or ()
         again = frozenset[str]() if is_covered(said(state), calls_done(state)) else called
         tools = tuple(
             tool for tool in tools if tool.run.effect == "read" or tool in left or tool.name in again
@@ -144,7 +144,8 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
     request, called = said(state), succeeded(state.steps)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    fitting = (tool for tool in _fitting(pool, state, options) if tool.name not in called)
+    others = tuple(tool for tool in pool if tool.name not in called)
+    fitting = _fitting(others, state, options)
     left = tuple(tool for tool in fitting if not covered.issuperset(common_words(request, tool)))
     return left if covered else None
 

@@ -153,7 +153,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.answers_next = False
     if only_answers:
         ready, asking = (), ()
-    excluded = _excluded(ready, state, options)
+    excluded = _excluded(ready, state, options, done=is_small_native and not answers)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
@@ -238,13 +238,13 @@ def _takes_nothing(tool: Tool) -> bool:
 
 
 def _excluded(
-    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
+    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, done: bool
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
     # engines ignore or refuse the `not` of a JSON Schema
     if not options.protocol.is_constrained or options.dialect == "json_schema":
         return {}
-    return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
+    return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool, done=done))}
 
 
 def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[str, Any], ...]:
