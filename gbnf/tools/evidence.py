@@ -218,12 +218,12 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
 
-    def supported(texts: list[Any]) -> list[Any]:
-        has_words = [
-            isinstance(each, str) and groups.issuperset(_GROUP.findall(each.casefold())) for each in texts
-        ]
-        kept = [each for each, is_known in zip(texts, has_words, strict=True) if is_known]
-        return kept if any(re.search(r"[\d@]", each) for each in kept) else texts
+    def supported(items: list[Any]) -> list[Any]:
+        if not all(isinstance(item, str) for item in items):
+            return items
+        parts = {item: _GROUP.findall(item.casefold()) for item in items}
+        kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
+        return kept if any(re.search(r"[\d@]", item) for item in kept) else items
 
     arguments = _each_text(arguments, completed, supported)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)

@@ -164,13 +164,28 @@ def fits_none(query: str, tools: Sequence[Tool]) -> bool:
     return all(said.isdisjoint(terms) for _, text in texts for _, terms in _stemmed(text))
 
 
-def names_subject(query: str, tools: Sequence[Tool]) -> bool:
-    """Return whether a request has a path, an address, a time or an expression, and a tool is for these."""
+def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
+    """Return whether a request is about what some tools are for; None if that is not known.
+
+    It is if it has a path, an address, a time or an expression, and a tool is for these, or a word of a
+    tool's affinity. It is not if all tools have an affinity.
+    """
     text = plain_text(query)
     words = [word for pattern, word in _IMPLIED if pattern.search(text)]
     words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
-    terms = {term for word in words for term in _terms(word, ("english",))}
-    return any(not terms.isdisjoint(_document(tool)) for tool in tools)
+    implied = {term for word in words for term in _terms(word, ("english",))}
+    if any(not implied.isdisjoint(_document(tool)) for tool in tools):
+        return True
+    said = {term for terms in _query_words(text) for term in terms}
+    affinities = [_affinity(tool) for tool in tools]
+    if any(not said.isdisjoint(affinity) for affinity in affinities):
+        return True
+    return None if not all(affinities) else False
+
+
+@lru_cache(maxsize=8192)
+def _affinity(tool: Tool) -> frozenset[str]:
+    return frozenset(term for _, terms in _stemmed(" ".join(tool.affinity)) for term in terms)
 
 
 @lru_cache(maxsize=8192)

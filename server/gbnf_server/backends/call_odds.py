@@ -1,13 +1,14 @@
 """Whether a small model means to call a tool: the odds of a call at the first token that nothing constrains.
 
 A model of this size calls some tool for nearly anything once its grammar lets it. How sure it is shows before
-the grammar: of 60 questions of the leaderboard, half of them with tools that fit, `LEAST_CALL_ODDS` keeps 29
-of the 30 calls of a model with 0.5 billion parameters, and turns 21 of the 30 other ones into answers.
+the grammar: of 60 questions of the leaderboard, half of them with tools that fit, log-odds of 1.4 keep 29 of
+the 30 calls of a model with 0.5 billion parameters, and turn 21 of the 30 other ones into answers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gbnf_server.backends.base import MAX_LOGPROBS, Completion, ModelInfo, Request
@@ -15,8 +16,9 @@ from gbnf_server.backends.base import MAX_LOGPROBS, Completion, ModelInfo, Reque
 SMALL_NATIVE_MODEL = 3_000_000_000
 """Parameters below which a model that calls in the format of its chat template is small."""
 
-LEAST_CALL_ODDS = 1.4
-"""The least log-odds of a call, against a text, with which a small model may call a tool."""
+LEAST_CALL_ODDS: Mapping[bool | None, float] = {True: -1.0, None: 1.4, False: 3.2}
+"""The least log-odds of a call, against a text, with which a small model may call a tool: for a request that
+is about what the tools are for (`gbnf.tools.ranking.is_about`), may be, or is not."""
 
 _BEGINNINGS = "`{[<"
 """What calls begin with, in a text and in most formats."""

@@ -18,7 +18,7 @@ from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
-from gbnf.tools.ranking import names_subject
+from gbnf.tools.ranking import is_about
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
@@ -215,15 +215,13 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
         return compiled
     if compiled.reasoning:  # which comes first
         return compiled
-    if names_subject(request.messages[-1]["content"], compiled.tools):
-        return compiled
     asked = odds_request(backend_request(request, compiled, 1, 0, ()))
     completion = (await collect_answer(backend, Asked(asked))).completion
     odds = call_odds(completion, compiled.protocol.call_begin)
     if odds is None:
         return compiled
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
-    if odds >= LEAST_CALL_ODDS:
+    if odds >= LEAST_CALL_ODDS[is_about(request.messages[-1]["content"], compiled.tools)]:
         return replace(compiled, enforcement=enforcement)
     return replace(compiled, constraint=prose, enforcement=enforcement)
 

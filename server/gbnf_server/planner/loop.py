@@ -106,7 +106,7 @@ def plan(
 
 def _proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
     """Return whether a text that should have been the answer has a call of a tool."""
-    found = parse_tool_calls(text, tools)
+    found = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
     return isinstance(found, ToolCalls) and any(call.name != FINAL_ANSWER.name for call in found.calls)
 
 

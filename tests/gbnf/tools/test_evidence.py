@@ -14,10 +14,14 @@ from gbnf.tools.evidence import (
     ArgumentEvidence,
     Evidence,
     EvidenceUse,
+    as_requested,
     asks_for_several,
     gather_evidence,
     is_covered,
+    most_calls,
+    times_in,
 )
+from support.json_values import json_values
 
 
 def tool(*required: str, **properties: Any) -> Tool:
@@ -215,3 +219,77 @@ def test_which_requests_may_take_several_calls(request_: str, several: bool) -> 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_two_requests_in_one_may_take_several_calls(one: str, other: str) -> None:
     assert asks_for_several(f"find my notes {one} and then {other}")
+
+
+NOTE = 'save "pay the gardener" as a note in todo/garden.md'
+EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:30"
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "meant"),
+    [
+        ("save oats to lists/shop.txt", {"path": "shop.txt"}, {"path": "lists/shop.txt"}),
+        ("save oats to lists/shop.txt and shop.txt", {"path": "shop.txt"}, {"path": "shop.txt"}),
+        (
+            "save buy oats to shop.txt",
+            {"files": [{"path": "shop.txt", "content": "Buy oats to shop.txt"}]},
+            {"files": [{"path": "shop.txt", "content": "buy oats"}]},
+        ),
+        (
+            NOTE,
+            {"path": "todo/garden.md", "content": NOTE},
+            {"path": "todo/garden.md", "content": "pay the gardener"},
+        ),
+        (NOTE, {"content": "Pay The Gardener"}, {"content": "pay the gardener"}),
+        (NOTE, {"content": "pay her"}, {"content": "pay her"}),
+        (EVENTS, {"at": ["2026-11-23T07:00", "2026-11-23T17:00"]}, {"at": ["2026-11-23T07:00"]}),
+        (
+            EVENTS,
+            {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
+            {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
+        ),
+        (EVENTS, {"at": ["2027-01-01", "2027-01-02"]}, {"at": ["2027-01-01", "2027-01-02"]}),
+        ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
+        ("action films", {"genres": ["action", "sci-fi"]}, {"genres": ["action", "sci-fi"]}),
+        ("read b.txt", {"paths": ["b.txt", "known.txt"]}, {"paths": ["b.txt", "known.txt"]}),
+        ("", {"a": "", "b": None, "c": 1, "d": [], "e": {}}, {"a": "", "b": None, "c": 1, "d": [], "e": {}}),
+    ],
+)
+def test_texts_are_written_as_the_request_spells_them(
+    request_: str, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    assert as_requested(written, request_, '["known.txt"]') == meant
+    assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+@given(st.text(max_size=80), st.dictionaries(st.text(max_size=4), json_values, max_size=4))
+def test_only_texts_and_lists_change(request_: str, arguments: dict[str, Any]) -> None:
+    changed = as_requested(arguments, request_)
+    assert changed.keys() == arguments.keys()
+    for key, value in arguments.items():
+        if not isinstance(value, str | list | dict):
+            assert changed[key] == value
+    if not request_:
+        assert changed == arguments
+
+
+@pytest.mark.parametrize(
+    ("request_", "count"),
+    [
+        ("hello", 0),
+        ("at 18:00", 1),
+        ("at 9 am and 17:30", 2),
+        ("2026-11-23 at 07:00 and 2026-11-24 at 07:00", 2),
+        ("Monday, Tuesday and Friday at 8:00", 3),
+        ("domani alle 8:30", 1),
+    ],
+)
+def test_how_many_times_a_request_names(request_: str, count: int) -> None:
+    assert times_in(request_) == count
+
+
+@given(st.lists(st.sampled_from(["find a", "and read b", ", then c", ". Make a new one"]), min_size=1))
+def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
+    counts = [most_calls("".join(parts[:count])) for count in range(1, len(parts) + 1)]
+    assert counts == sorted(counts)
+    assert counts[0] >= 1

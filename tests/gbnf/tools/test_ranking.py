@@ -15,7 +15,7 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
-from gbnf.tools.ranking import BM25, common_words, fits_none
+from gbnf.tools.ranking import BM25, common_words, fits_none, is_about
 from support.effort import scaled
 from support.pools import BUNDLED
 
@@ -276,6 +276,50 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_arguments(
         make_tool("book", "Something else."),
     ]
     assert_rank(best_first(pool, "I would like to book"), "book", "beta", "alpha")
+
+
+def test_the_affinity_of_a_tool_finds_it_and_says_nothing_of_what_it_does() -> None:
+    tools = [replace(make_tool("a"), affinity=("plumber",)), make_tool("b")]
+    assert best_first(tools[::-1], "a plumber, please")[0].name == "a"
+    assert not common_words("a plumber, please", tools[0])
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("what is 12*31?", "sums"),
+        ("12 - 31", "sums"),
+        ("18 % of 250", "sums"),
+        ("what does notes/rome.md say?", "texts"),
+        ("rome.md", "texts"),
+        ("something for ann@example.com", "post"),
+        ("2026-11-23, 17:30", "agenda"),
+    ],
+)
+def test_what_a_request_contains_says_what_it_is_about(query: str, name: str) -> None:
+    about = {
+        "sums": "Calculate an expression.",
+        "texts": "Show a file.",
+        "post": "Deliver mail.",
+        "agenda": "Fill a calendar.",
+    }
+    tools = [make_tool(key, text) for key, text in about.items()]
+    assert best_first(tools, query)[0].name == name
+    assert best_first(tools, f"plots, {query}")[0].name == name
+    assert (
+        best_first([*tools, make_tool("plots")], f"plots {query}")[0].name == "plots"
+    )  # its words count more
+    subject = [tool for tool in tools if tool.name == name]
+    assert is_about(query, subject)
+    assert is_about("hello there", tools) is is_about(query, [make_tool("x", "Play music.")]) is None
+    plumbing = [replace(make_tool("a"), affinity=("plumber", "water"))]
+    assert is_about("the water is off", plumbing)
+    assert is_about("hello there", plumbing) is False
+
+
+def test_the_words_of_a_path_find_no_tool() -> None:
+    tools = [make_tool("make_soup"), make_tool("b", "Read a file.")]
+    assert best_first(tools, "what does soup/txt.md say?")[0].name == "b"
 
 
 def test_a_quoted_word_counts_less() -> None:

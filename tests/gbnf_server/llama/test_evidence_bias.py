@@ -177,6 +177,32 @@ def test_each_call_of_an_answer_begins_anew(model: NativeModel) -> None:
 
 
 @pytest.mark.parametrize(
+    "syntax",
+    [
+        "<tool_call>\n{}",
+        "```json\n{}",
+        "```\n[{}",
+        "[{}",
+        "<tool_call>\n" + CALL + '"city": "Tel Aviv"}}\n</tool_call>\n<tool_call>\n{}',
+    ],
+)
+@pytest.mark.parametrize("rest", ['"', '"city": "Tel', '"now": ', '"days": 1'])
+def test_calls_in_the_syntaxes_of_templates_have_the_same(model: NativeModel, syntax: str, rest: str) -> None:
+    assert changes(model, syntax.replace("{}", CALL + rest)) == changes(model, CALL + rest)
+
+
+def test_a_path_copies_no_text_with_spaces(model: NativeModel) -> None:
+    known = {"on": {"city": ArgumentEvidence(), "paths": ArgumentEvidence(is_path=True)}}
+    found = {}
+    for name in known["on"]:
+        bias = EvidenceBias(model, replace(EVIDENCE, arguments=known, phrases=("Oslo", "a b"), entries=()))
+        bias.accept(f'{CALL}"{name}": "')
+        gaining = (token for token, change in bias.changes().items() if change > 0)
+        found[name] = {model.piece(token).decode()[0] for token in gaining}
+    assert found == {"city": {"O", "a"}, "paths": {"O"}}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         'Here is it:\n{"server": {"host": "',

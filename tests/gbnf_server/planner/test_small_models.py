@@ -164,18 +164,68 @@ def test_the_odds_of_a_call_are_those_of_its_beginnings(log_odds: float) -> None
     assert (asked.grammar, asked.max_tokens, asked.temperature, asked.stop) == (None, 1, 0.0, ())
 
 
-@pytest.mark.parametrize("log_odds", [LEAST_CALL_ODDS - 0.1, LEAST_CALL_ODDS + 0.1])
-def test_a_small_model_that_means_to_answer_is_offered_no_call(log_odds: float) -> None:
+def test_an_answer_that_proposes_a_call_makes_it() -> None:
+    proposed = f"You can use this call:\n\n```json\n{json.dumps(FOLDER)}\n```\n\nIt makes a folder."
+    texts = [odds(-5), proposed, written(FOLDER), "Done: invoices."]
     options = {**SMALL, "gives_logprobs": True}
-    driven = drive("hello", odds(log_odds), "Hello!", options=options)
+    driven = drive(ASKED, *texts, options=options, replies=[{"entries": ["invoices"]}])
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
+    assert driven.run.answer == "Done: invoices."
+
+
+def test_a_call_that_is_not_offered_is_no_answer() -> None:
+    call = f">{json.dumps({'name': 'find_files', 'arguments': {'base_path': '.', 'pattern': '*'}})}"
+    driven = drive("hello", call, "Hello!", options=LARGE)
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["unparsed"]
+    assert driven.run.answer == "Hello!"
+
+
+@pytest.mark.parametrize(
+    ("query", "starts"),
+    [
+        ("an event on 2026-11-24 at 18:00", 1),
+        ("events on 2026-11-24 at 18:00 and on 2026-11-25 at 9:30", 2),
+        ("an event every day at 18:00", None),
+        ("an event", None),
+    ],
+)
+def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | None) -> None:
+    tool = next(tool for tool in BUNDLED if tool.name == "create_events")
+    properties = narrowed(tool, query).args["properties"]
+    assert properties["starts"].get("maxItems") == starts
+    assert all("maxItems" not in schema for name, schema in properties.items() if name != "starts")
+
+
+def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
+    find = {"name": "find_files", "arguments": {"base_path": "measurements", "pattern": "*.csv"}}
+    query = "which csv files are in the folder measurements, and what else?"
+    driven = drive(query, *map(written, (find, find)), "These.", replies=[{"entries": ["a.csv"], "count": 1}])
+    first, second, *_ = driven.of(StepStarted)
+    assert "find_events_empty" in first.tools
+    assert "find_events_empty" in second.tools
+    assert "find_events_empty" not in driven.of(StepStarted)[2].tools
+
+
+def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["a.md"]}}
+    driven = drive("show me what is in a.md", written(read), "A note.", replies=[{"entries": ["oats"]}])
+    assert [effect.purpose for effect in driven.of(CallModel)] == ["call", "answer"]
+    assert driven.run.answer == "A note.\n\noats"
+
+
+@pytest.mark.parametrize(("query", "about"), [("hello", False), ("what time is it?", True)])
+@pytest.mark.parametrize("above", [-0.1, 0.1])
+def test_a_small_model_that_means_to_answer_is_offered_no_call(query: str, about: bool, above: float) -> None:
+    options = {**SMALL, "gives_logprobs": True}
+    driven = drive(query, odds(LEAST_CALL_ODDS[about] + above), "Hello!", options=options)
     choice, answer = driven.of(CallModel)
     assert (choice.purpose, choice.request.grammar, choice.request.max_tokens) == ("choice", None, 1)
     [started] = driven.of(StepStarted)
-    assert (started.tools == ("final_answer",)) == (log_odds < LEAST_CALL_ODDS)
+    assert (started.tools == ("final_answer",)) == (above < 0)
     grammar = answer.request.grammar
     assert isinstance(grammar, Grammar)
     now = written({"name": "get_now", "arguments": {}})
-    assert grammar.match(now).complete == (log_odds >= LEAST_CALL_ODDS)
+    assert grammar.match(now).complete == (above > 0)
     assert driven.run.answer == "Hello!"
     for other in (LARGE | {"gives_logprobs": True}, options | {"reasoning": "free"}):
         asked = drive("hello", "Hi.", options=other).of(CallModel)
