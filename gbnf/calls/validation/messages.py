@@ -28,7 +28,6 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "multipleOf": lambda value: f"must be a multiple of {value}",
     "minLength": lambda value: f"must have at least {_counted(value, 'character')}",
     "maxLength": lambda value: f"must have at most {_counted(value, 'character')}",
-    "pattern": lambda value: f"must match the pattern {value}",
     "format": lambda value: f"must be a valid {value}",
     "minItems": lambda value: f"must have at least {_counted(value, 'item')}",
     "maxItems": lambda value: f"must have at most {_counted(value, 'item')}",
@@ -120,10 +119,27 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
         return f"fits none of its forms: {'; or '.join(_forms(error, root))}"
     if keyword == "oneOf":
         return f"fits more than one of its forms, got {typed_value(error.instance)}"
+    if keyword == "pattern":
+        return f"{_form(value, error, root)}, got {typed_value(error.instance)}"
     if keyword in _REQUIREMENTS:
         return f"{_REQUIREMENTS[keyword](value)}, got {typed_value(error.instance)}"
     message = error.message
     return f"is not valid: {message if len(message) <= 2 * VALUE_LIMIT else message[: 2 * VALUE_LIMIT] + '…'}"
+
+
+def _form(pattern: str, error: ValidationError, root: Mapping[str, Any]) -> str:
+    """Return what a pattern wants: a long one in the words of the nearest description."""
+    schema: Any = root
+    described = schema.get("description")
+    for step in error.absolute_path:
+        if not isinstance(schema, Mapping):
+            break
+        schema = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
+        described = schema.get("description", described) if isinstance(schema, Mapping) else described
+    text = next(iter(described.values()), "") if isinstance(described, Mapping) else described
+    if len(pattern) <= VALUE_LIMIT or not isinstance(text, str) or not text:
+        return f"must match the pattern {clip(pattern, 2 * VALUE_LIMIT)}"
+    return f"has another form than described: {clip(text, 2 * VALUE_LIMIT)}"
 
 
 def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
