@@ -160,7 +160,7 @@ class _Conversation:
         history = [Exchange.of(run) for run in self.runs if run.outcome != "failed"]
         try:
             events = self.planner.stream(text, history=history, text=True)
-            run = print_run(events, self.output, self.progress)
+            run = print_run(events, self.output, self.progress, self.planner.tools)
         except ValueError as error:  # a request that is not valid Unicode
             self._say(f"error: {error}", "red")
             self.unanswered = True

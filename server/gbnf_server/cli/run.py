@@ -108,8 +108,9 @@ def run(
     demonstration model, which is trained on the bundled tools only; for other tools smollm2, if it is
     installed. Tools that require approval ask at the terminal; without a terminal they are executed only with
     --yes. If a run ends without an answer but has tool results, print an answer built from them and exit with
-    status 1. The profile that `gbnf tune` saved for the model and these tools applies, unless an option sets
-    the call format, the reasoning, the prompt style or the evidence.
+    status 1; also if it answers a request for a tool that changes something, and nothing was changed. The
+    profile that `gbnf tune` saved for the model and these tools applies, unless an option sets the call
+    format, the reasoning, the prompt style or the evidence.
 
     \b
     Try:
@@ -152,7 +153,9 @@ def run(
         run = run_request(
             query, pool, source, options, output, settings, workspace, image or (), approve_all=yes
         )
-    raise typer.Exit(ExitCode.FAILURE if is_untrained else _CODES[run.outcome])
+    from gbnf_server.cli.run_progress import left_undone
+
+    raise typer.Exit(ExitCode.FAILURE if is_untrained or left_undone(pool, run) else _CODES[run.outcome])
 
 
 def run_request(
@@ -200,15 +203,17 @@ def run_request(
             if recorder is not None:
                 recorder.record(planner)
             try:
-                return print_run(planner.stream(query, images=images, text=streams), output, progress)
+                return print_run(planner.stream(query, images=images, text=streams), output, progress, pool)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise
 
 
-def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgress) -> Run:
+def print_run(
+    events: Iterable[Event], output: OutputOptions, progress: RunProgress, pool: tuple[Tool, ...]
+) -> Run:
     """Print progress and the answer, or the run as JSON, and return the run."""
-    from gbnf_server.cli.run_progress import AnswerPrinter, run_hints
+    from gbnf_server.cli.run_progress import AnswerPrinter, left_undone, run_hints
     from gbnf_server.planner import RunFinished, TextWritten
 
     seen: list[Event] = []
@@ -222,18 +227,23 @@ def print_run(events: Iterable[Event], output: OutputOptions, progress: RunProgr
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
-            hints = {"hints": run_hints(event.run, seen)} if isinstance(event, RunFinished) else {}
+            hints = (
+                {"hints": run_hints(event.run, seen, left_undone(pool, event.run))}
+                if isinstance(event, RunFinished)
+                else {}
+            )
             write(json.dumps(event.to_json() | hints, ensure_ascii=False))
         if not isinstance(event, TextWritten):
             progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
+    hints_of_run = run_hints(finished, seen, left_undone(pool, finished))
     if output.hints and not output.quiet:
-        for hint in run_hints(finished, seen):
+        for hint in hints_of_run:
             say(hint)
     if output.json and not output.stream:
         value = {
             **finished.to_json(),
-            "hints": run_hints(finished, seen),
+            "hints": hints_of_run,
             "events": [event.to_json() for event in seen[:-1]],
         }
         write(json.dumps(value, ensure_ascii=False, indent=2))

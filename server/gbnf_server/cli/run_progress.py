@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from heapq import nlargest
 from typing import Any, assert_never
 
 from rich.console import Console
@@ -14,8 +15,10 @@ from rich.status import Status
 from rich.text import Text
 
 from gbnf.errors import GbnfError, clip
-from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
-from gbnf.tools.pool_filter import BEST
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.evidence import uncovered_values
+from gbnf.tools.pool_filter import BEST, CLEAR, filter_pool, scored
+from gbnf.tools.ranking import BM25
 from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
@@ -293,16 +296,33 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def run_hints(run: Run, events: Iterable[Event]) -> tuple[str, ...]:
+def run_hints(run: Run, events: Iterable[Event], undone: str = "") -> tuple[str, ...]:
     """Return what to try, each a sentence with the option of `gbnf run`; () if nothing in the steps says so.
 
-    `events` are those of the run.
+    `events` are those of the run. `undone`: the tool that the request is for, and that was not called.
     """
+    if undone:
+        return (f"Nothing was changed. To have no answer before {undone} has succeeded: --require {undone}.",)
     if run.outcome in {"answered", "failed"}:
         return ()
     offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, StepStarted))
     offered = max(map(len, offers), default=0)
     return tuple(_hints(run, offered))
+
+
+def left_undone(pool: tuple[Tool, ...], run: Run) -> str:
+    """Return the tool that changes something and fits a request by far, if a run has answered without it.
+
+    "" if there is none, if another one has changed something, or if the request names no value.
+    """
+    done = {step.name for step in run.steps if step.result is not None}
+    writing = {tool.name for tool in pool if tool.run.effect == "write"}
+    if run.outcome != "answered" or done & writing or not uncovered_values(run.query, ()):
+        return ""
+    kept = filter_pool(pool, run.query, limit=None).kept
+    scores = [(score, tool.name) for tool, score in scored(kept, run.query, BM25).items()]
+    (best, name), (second, _) = nlargest(2, [*scores, (0.0, ""), (0.0, "")])
+    return name if name in writing and second < CLEAR * best else ""
 
 
 def _hints(run: Run, offered: int) -> Iterator[str]:

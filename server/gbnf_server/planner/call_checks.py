@@ -38,6 +38,9 @@ from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.progress import has_nothing_new, said
 from gbnf_server.planner.run_state import RunState
 
+_MOST_NAMED = 3
+"""Tools that an error proposes."""
+
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
     """The check that failed, the error message for the model, and the call, if the text has one."""
@@ -188,7 +191,9 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
     if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
         return ""
     if name in offer.left_out:
-        return f"{name} is not possible in this step, after what was called before; call another tool"
+        others = [tool.name for tool in offer.callable if tool.name != FINAL_ANSWER.name][:_MOST_NAMED]
+        calls = f"call {named(others, 'any')[0]}, or answer" if others else "answer with what is known"
+        return f"{name} cannot be called again now: {calls}"
     if name not in offer.waiting:
         return ""
     missing = named(offer.waiting[name])

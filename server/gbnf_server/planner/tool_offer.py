@@ -30,7 +30,7 @@ from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.evidence import Evidence, gather_evidence
-from gbnf.tools.pool_filter import Selection, best_first, filter_pool, scored
+from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import fits_none
 from gbnf.tools.tool import excluding, offered_args
@@ -49,10 +49,6 @@ from gbnf_server.planner.progress import (
 )
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
-
-CLEAR = 0.7
-"""A tool fits by far if no other has this share of its score. The first call of a small model is one of those
-that have it: of 200 requests of the leaderboard's category `multiple`, the right tool is the first of 197."""
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""

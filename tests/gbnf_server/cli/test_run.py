@@ -24,7 +24,7 @@ from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource, OutputOptions
 from gbnf_server.cli.person import asks_person
 from gbnf_server.cli.run import _copy_image
-from gbnf_server.cli.run_progress import PausingPerson, RunProgress, run_hints
+from gbnf_server.cli.run_progress import PausingPerson, RunProgress, left_undone, run_hints
 from gbnf_server.executors import AbsentPerson, Journal, Workspace
 from gbnf_server.planner import PlannerOptions, StepStarted, TextWritten, ToolCalled, ToolDone
 from gbnf_server.system.errors import ExecutorError
@@ -383,7 +383,7 @@ def test_the_model_that_is_chosen_for_other_tools_may_ask(
         _request: Any, _tools: Any, source: ModelSource, options: PlannerOptions, *_: Any, **__: Any
     ) -> Any:
         asked.append((source.model, options.ask_user))
-        return SimpleNamespace(outcome="answered")
+        return SimpleNamespace(outcome="answered", steps=(), query="hello")
 
     monkeypatch.setattr("gbnf_server.cli.run.run_request", run_request)
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: True)
@@ -419,6 +419,26 @@ def test_what_would_help(texts: Sequence[str], replies: Sequence[Reply], expecte
     hints = run_hints(driven.run, driven.events)
     assert len(hints) == len(expected)
     assert all(option in hint for option, hint in zip(expected, hints, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "undone"),
+    [
+        ("write the text 'call mom' into the file mom.txt", PROSE, "write_files"),
+        ("create the folder trips/rome", PROSE, "create_dirs"),
+        ("create the folder 'trips'", CREATE, ""),
+        ("tell me how to create a folder", PROSE, ""),  # it names none
+        ("what is the capital of Portugal?", PROSE, ""),
+        ("read notes/a.md", PROSE, ""),
+    ],
+)
+def test_a_request_that_changed_nothing_says_so(query: str, text: str, undone: str) -> None:
+    texts = [completion(each) for each in (text, ANSWER)]
+    driven = drive_by_hand(POOL, texts, replies=[{}], query=query, options=resolved(call_format="text"))
+    assert driven.run.outcome == "answered"
+    assert left_undone(POOL, driven.run) == undone
+    hints = run_hints(driven.run, driven.events, undone)
+    assert [f"--require {undone}" in hint for hint in hints] == [True] * bool(undone)
 
 
 def test_few_tools_are_not_too_many() -> None:

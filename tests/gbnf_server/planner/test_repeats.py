@@ -166,7 +166,7 @@ def test_a_tool_that_fails_twice_is_left_out_of_one_step_and_the_model_reads_why
     )
     assert driven.run.steps[1].error == "no luck"
     assert driven.run.steps[2].refusal == "invalid"
-    assert "look is not possible in this step" in str(driven.run.steps[2].error)
+    assert "look cannot be called again now" in str(driven.run.steps[2].error)
 
 
 def test_the_same_invalid_text_counts_as_a_failure() -> None:
