@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -121,6 +121,13 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
     ] = False,
+    call_format: Annotated[
+        Literal["native", "json", "text"] | None,
+        typer.Option(
+            help="How the model writes calls: as its chat template does (default if that has tools) or as "
+            "JSON, both constrained by a grammar, or as text tool calls in any common syntax."
+        ),
+    ] = None,
     evidence: EvidenceOption = None,
     agent: Annotated[
         bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
@@ -177,7 +184,7 @@ def serve(
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
         gateway = Gateway(
-            Engine(retries=retry, no_repeat=no_repeat, evidence=evidence or "all"),
+            Engine(retries=retry, no_repeat=no_repeat, evidence=evidence or "all", call_format=call_format),
             upstreams,
             model=_model_name(sources[0], upstreams),
             agents=agents,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
 from gbnf.compiler.layout import PropertyOrder
@@ -32,9 +32,11 @@ from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
+from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")
+GatewayCallFormat: TypeAlias = Literal["native", "json", "text"]
 Steps: TypeAlias = Generator[int, None, _Result]
 """A compilation: `next` does a step, and returns the characters that it compiled; the last has the result."""
 
@@ -44,7 +46,8 @@ class Target:
     """What of a backend decides how it is asked.
 
     `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`. `is_small`: whether
-    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`).
+    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`). `in_text`: whether
+    calls are only requested, and read in any syntax.
     """
 
     dialect: Dialect
@@ -53,9 +56,12 @@ class Target:
     takes_images: bool
     takes_evidence: bool = False
     is_small: bool = False
+    in_text: bool = False
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
+        if self.in_text:
+            return (CallsInText(),)
         match self.dialect:
             case "json_schema":
                 return (SchemaCalls(),)
@@ -67,14 +73,21 @@ class Target:
         return (NativeCalls(self.tool_format, reasoning=request.reasoning is not False), written)
 
     @classmethod
-    def of(cls, info: ModelInfo, dialect: Dialect) -> Target:
-        """Return that of a backend."""
+    def of(cls, info: ModelInfo, dialect: Dialect, call_format: GatewayCallFormat | None = None) -> Target:
+        """Return that of a backend. `call_format`: how calls are written, if not as the template does.
+
+        Raises RequestNotSupportedError for "native" where there is no such format.
+        """
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"
-        native = info.tool_format if has_format else None
-        takes_evidence = info.takes_evidence and dialect == "gbnf"
-        is_small = native is not None and info.gives_logprobs and is_small_native(info)
-        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small)
+        native = info.tool_format if has_format and call_format != "json" else None
+        if call_format == "native" and native is None:
+            hint = "The chat template has no tools, or the server takes no grammar. Use json or text."
+            raise RequestNotSupportedError(info.name or "the model", "the call format native", hint)
+        in_text = call_format == "text"
+        takes_evidence = info.takes_evidence and dialect == "gbnf" and not in_text
+        is_small = native is not None and info.gives_logprobs and is_small_native(info) and not in_text
+        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small, in_text)
 
 
 @dataclass(frozen=True, slots=True)

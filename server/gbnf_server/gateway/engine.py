@@ -32,7 +32,7 @@ from gbnf_server.gateway.chat import (
     succeeded_calls,
 )
 from gbnf_server.gateway.compiler import Compiler
-from gbnf_server.gateway.compiling import Compiled, Target
+from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -61,7 +61,7 @@ class Engine(Answers):
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
     excluded, None for never. `evidence`: what of the conversation gets a bonus in the JSON calls of a model
-    in this process (`gbnf.tools.evidence`).
+    in this process (`gbnf.tools.evidence`). `call_format`: see `Target.of`.
     """
 
     def __init__(
@@ -71,8 +71,10 @@ class Engine(Answers):
         compile_s: float = 30.0,
         no_repeat: int | None = None,
         evidence: EvidenceUse = "all",
+        call_format: GatewayCallFormat | None = None,
     ) -> None:
         self._retries, self._no_repeat, self._evidence = retries, no_repeat, evidence
+        self._call_format = call_format
         self._compiler = Compiler(timeout_s=compile_s)
 
     def close(self) -> None:
@@ -135,9 +137,9 @@ class Engine(Answers):
             request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
         try:
             info, length = await backend.facts()
+            target = Target.of(info, backend.dialect, self._call_format)
         except BackendError as error:
             raise _gateway_error(error, request) from error
-        target = Target.of(info, backend.dialect)
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
         return target, limit, await self._compiler.compiled(request, target, owner)
 

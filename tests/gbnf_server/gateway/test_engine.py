@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf.prompts.messages import Image
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
@@ -31,8 +32,10 @@ from gbnf_server.gateway.chat import (
     Sampling,
     ToolChoice,
 )
+from gbnf_server.gateway.compiling import GatewayCallFormat, Target
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama import server_build as build
+from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.errors import HttpError
 from support.backends import FakeBackend
 from support.effort import scaled
@@ -401,6 +404,19 @@ def test_calls_in_the_format_of_a_template_take_evidence_too() -> None:
     with suppress(HttpError):  # the answer is in another format
         answer(ask(tools=TOOLS), backend)
     assert backend.evidence is not None
+
+
+def test_calls_are_written_in_the_format_that_is_asked_for() -> None:
+    form = FAMILIES[0].form
+    named = {
+        call_format: type(Target.of(ModelInfo(tool_format=form), "gbnf", call_format).protocols(ask())[0])
+        for call_format in (None, *get_args(GatewayCallFormat))
+    }
+    assert named == {None: NativeCalls, "native": NativeCalls, "json": JsonCalls, "text": CallsInText}
+    assert Target.of(ModelInfo(), "json_schema", "json").protocols(ask()) == (SchemaCalls(),)
+    for info, dialect in ((ModelInfo(), "gbnf"), (ModelInfo(tool_format=form), "json_schema")):
+        with pytest.raises(RequestNotSupportedError, match="call format native"):
+            Target.of(info, dialect, "native")
 
 
 def test_a_backend_that_ignores_the_grammar_is_a_502_or_is_asked_again(tiny_model: Path) -> None:
