@@ -96,7 +96,26 @@ def needs_another_call(state: RunState) -> bool:
     return 0 < left < len(uncovered_values(state.query, done[:-1])) and state.steps[-1].result is not None
 
 
-def still_needed(
+def next_tools(
+    pool: tuple[Tool, ...],
+    ready: tuple[Tool, ...],
+    state: RunState,
+    options: ResolvedOptions,
+    *,
+    is_done: bool,
+) -> tuple[tuple[Tool, ...], bool]:
+    """Return those of the tools `ready` that a small model may call next, and whether it may answer."""
+    if is_done:
+        return (), True
+    ready = _still_needed(pool, ready, state, options)
+    left = () if has_all_parts(state) else uncovered(pool, state, options) or ()
+    unused = tuple(tool for tool in ready if tool in left)
+    if ready and needs_another_call(state):
+        return unused or ready, bool(unused)
+    return (unused if state.answers_next else ready), True
+
+
+def _still_needed(
     pool: tuple[Tool, ...], tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> tuple[Tool, ...]:
     """Return those of `tools` that a small model may call next, after its first step.

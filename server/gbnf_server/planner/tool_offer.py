@@ -38,15 +38,7 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import (
-    calls_done,
-    has_all_parts,
-    needs_another_call,
-    said,
-    seems_done,
-    still_needed,
-    uncovered,
-)
+from gbnf_server.planner.progress import calls_done, next_tools, said, seems_done
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -138,17 +130,11 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready = left
     state.calls.left_out = ""
     if is_small_native and answers:
-        ready = still_needed(order.tools, ready, state, options)
-        answers = not (ready and needs_another_call(state))
-    only_answers = answers and is_small_native and is_done
-    if answers and is_small_native and state.answers_next:
-        left_over = () if has_all_parts(state) else uncovered(order.tools, state, options) or ()
-        ready = tuple(tool for tool in ready if tool in left_over)
-    if answers and is_small_native and not ready and calls_done(state):
-        only_answers = True
+        ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
+    only_answers = is_small_native and answers and not ready and bool(calls_done(state))
     state.answers_next = False
     if only_answers:
-        ready, asking = (), ()
+        asking = ()
     excluded = _excluded(ready, state, options, done=is_small_native and not answers)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
