@@ -61,6 +61,8 @@ _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "argument descriptions": (1.0, 30),
 }
 """Each field's weight, and the words that a typical tool has in it."""
+_PURPOSE: Final = frozenset(("name", "description", "values"))
+"""The fields that say what a tool does, rather than what it is about or how it is called."""
 
 _ENGLISH: Final = """
 a an the and or of to in on at by for from with into is are was were be been being am do does did have has
@@ -134,17 +136,17 @@ BM25: Final = BM25Ranker()
 """The default ranker."""
 
 
-def common_words(query: str, tool: Tool) -> tuple[str, ...]:
+def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[str, ...]:
     """Return the words of a request for which `BM25` ranks a tool, in the request's order.
 
-    They are without case and accents, each once. The affinity of a tool says what requests for it are about,
-    not what it does, and does not count.
+    They are without case and accents, each once. `of_purpose`: those of its name, its description and the
+    values of its arguments, which say what it does.
     """
     words = dict.fromkeys(_WORD.findall(_asked(query)))
     if not words:
         return ()
     languages = _languages(tuple(words))
-    document = _document(tool, with_affinity=False)
+    document = _document(tool, of_purpose=of_purpose)
     found = (word for word in words if any(term in document for term in _terms(word, languages)))
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
@@ -218,11 +220,11 @@ def _query_words(query: str) -> dict[tuple[str, ...], float]:
 
 
 @lru_cache(maxsize=8192)
-def _document(tool: Tool, *, with_affinity: bool = True) -> Mapping[str, float]:
+def _document(tool: Tool, *, of_purpose: bool = False) -> Mapping[str, float]:
     """Return the terms of a tool, each with its frequency, weighted and divided by the lengths of fields."""
     frequencies: defaultdict[str, float] = defaultdict(float)
     for field, text in _texts(tool):
-        if field == "affinity" and not with_affinity:
+        if of_purpose and field not in _PURPOSE:
             continue
         weight, typical = _FIELDS[field]
         found = [terms for _, terms in _stemmed(text) if terms]

@@ -134,7 +134,7 @@ def _still_needed(
     if not state.steps or state.steps[-1].result is not None:
         return tools
     known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
-    fitting = _fitting(pool, state, options)
+    fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
     return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
@@ -163,9 +163,10 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
     request, called = said(state), succeeded(state.steps)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    others = tuple(tool for tool in pool if tool.name not in called)
-    fitting = _fitting(others, state, options)
-    left = tuple(tool for tool in fitting if not covered.issuperset(common_words(request, tool)))
+    fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
+    left = tuple(
+        tool for tool in fitting if not covered.issuperset(common_words(request, tool, of_purpose=True))
+    )
     return left if covered else None
 
 

@@ -281,7 +281,8 @@ def test_the_name_counts_more_than_the_description_and_that_more_than_arguments(
 def test_the_affinity_of_a_tool_finds_it_and_says_nothing_of_what_it_does() -> None:
     tools = [replace(make_tool("a"), affinity=("plumber",)), make_tool("b")]
     assert best_first(tools[::-1], "a plumber, please")[0].name == "a"
-    assert not common_words("a plumber, please", tools[0])
+    assert common_words("a plumber, please", tools[0]) == ("plumber",)
+    assert not common_words("a plumber, please", tools[0], of_purpose=True)
 
 
 @pytest.mark.parametrize(
