@@ -209,7 +209,7 @@ def declare_tool(
     """Return `{"type": "function", "function": {"name", "description", "parameters"}}`.
 
     `guiding`: without what only a grammar reads: patterns, bounds, which arguments need others, and optional
-    members of objects. `described`: with the descriptions of arguments.
+    members of objects. `described`: with the descriptions of arguments and the items of arrays.
     """
     args = tool.model_args()
     if guiding:
@@ -233,7 +233,7 @@ def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bo
     if kept.get("additionalProperties") is False:
         del kept["additionalProperties"]
     if not described and {"type", "enum", "anyOf", "$ref"} & kept.keys():
-        kept.pop("description", None)
+        kept = {key: value for key, value in kept.items() if key not in {"description", "items"}}
     if isinstance(properties := kept.get("properties"), Mapping):
         required = [name for name in kept.get("required", ()) if shown is None or name in shown]
         shown = shown if shown is not None else required or properties.keys()
