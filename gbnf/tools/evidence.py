@@ -268,6 +268,13 @@ _TIMES: Final = (
 )
 
 
+def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a call has a text or a number of a request that earlier calls do not have."""
+    request, written = request[:_LONGEST_REQUEST].casefold(), _written(earlier)
+    values = (value.casefold() for value in _values(call["arguments"]))
+    return any(value in request and value not in written for value in values)
+
+
 def _written(calls: Sequence[Mapping[str, Any]]) -> str:
     """Return calls in lower case, with their names: a request for Spotify calls spotify.play."""
     return json.dumps(calls, ensure_ascii=False).casefold()

@@ -23,10 +23,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
+from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.evidence import Evidence, as_requested
@@ -34,7 +36,7 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import named
+from gbnf_server.planner.prerequisites import named, succeeded
 from gbnf_server.planner.progress import has_nothing_new, said
 from gbnf_server.planner.run_state import RunState
 
@@ -132,15 +134,27 @@ def _checked(
     if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        if is_blank(call["arguments"]["message"]):
+        message = call["arguments"]["message"]
+        if is_blank(message):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
-        if _repeats_refusal(call["arguments"]["message"], state):
+        answers_next = options.is_small_native and succeeded(state.steps)
+        if not answers_next and looks_like_call(message) and proposes_call(message, state.described):
+            raise CallRefusedError(
+                "unparsed", "the text is a call that is not possible now; make another call, or answer"
+            )
+        if _repeats_refusal(message, state):
             raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
+    """Return whether a text that should be an answer has a call of a tool."""
+    found = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
+    return isinstance(found, ToolCalls) and any(call.name != FINAL_ANSWER.name for call in found.calls)
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:

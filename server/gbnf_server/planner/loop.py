@@ -24,7 +24,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
@@ -40,6 +39,7 @@ from gbnf_server.planner.call_checks import (
     OfferedTools,
     check_completion,
     fill_references,
+    proposes_call,
     result_entries,
 )
 from gbnf_server.planner.events import (
@@ -102,12 +102,6 @@ def plan(
         state.takes_entries = frozenset(tool.name for tool in tools if tool.step_references)
         tools = tuple(narrowed(tool, request) for tool in tools)
     return _Loop(options, clock, state, order_tools(tools, options)).run()
-
-
-def _proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
-    """Return whether a text that should have been the answer has a call of a tool."""
-    found = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
-    return isinstance(found, ToolCalls) and any(call.name != FINAL_ANSWER.name for call in found.calls)
 
 
 def check_request(query: str) -> None:
@@ -194,7 +188,7 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            if offer is not whole and _proposes_call(completion.text, whole.callable):
+            if offer is not whole and proposes_call(completion.text, whole.callable):
                 offer = whole
                 completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
@@ -216,12 +210,8 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            is_call = options.protocol.declares_tools and looks_like_call(answer)
-            if is_call and options.is_small_native and succeeded(state.steps):
+            if options.is_small_native and looks_like_call(answer) and succeeded(state.steps):
                 return (yield from self._answer_done())
-            if is_call and _proposes_call(answer, state.described):
-                unoffered = "the text is a call that is not possible now; make another call, or answer"
-                return (yield from self._block(step, CallRefusedError("unparsed", unoffered), offer))
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)

@@ -15,6 +15,7 @@ from gbnf.tools.evidence import (
     gather_evidence,
     is_covered,
     most_calls,
+    takes_more,
     times_in,
     uncovered_values,
 )
@@ -73,18 +74,29 @@ def _lists_times(schema: Any) -> bool:
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
     """Return whether a call of a small model shows that it has nothing else to do for the request.
 
-    It repeats a call that is done, or calls the same tool again, and nothing that the request names is left.
+    It repeats a call that is done, or calls the same tool again with nothing more of the request, and no
+    value of the request is left.
     """
-    if not options.is_small_native or not is_covered(said(state), calls_done(state)):
+    done = calls_done(state)
+    if not options.is_small_native or not is_covered(said(state), done):
         return False
-    is_further = call.get("name") in succeeded(state.steps) and not asks_for_several(state.query)
-    return is_further or state.calls.is_done(call)
+    takes_nothing = not asks_for_several(state.query) or not takes_more(said(state), call, done)
+    return (call.get("name") in succeeded(state.steps) and takes_nothing) or state.calls.is_done(call)
 
 
 def has_all_parts(state: RunState) -> bool:
-    """Return whether there is a call for each part of a request, and its values are in them."""
+    """Return whether there is a call for each part of a request, and its values are in them.
+
+    Another call of a tool counts if it has more of the request.
+    """
     done = calls_done(state)
-    return len(done) >= most_calls(state.query) and is_covered(said(state), done)
+    tools = {call["name"] for call in done}
+    further = sum(
+        call["name"] in {each["name"] for each in done[:index]}
+        and takes_more(said(state), call, done[:index])
+        for index, call in enumerate(done)
+    )
+    return len(tools) + further >= most_calls(state.query) and is_covered(said(state), done)
 
 
 def needs_another_call(state: RunState) -> bool:
@@ -165,7 +177,9 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
     fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
     left = tuple(
-        tool for tool in fitting if not covered.issuperset(common_words(request, tool, of_purpose=True))
+        tool
+        for tool in fitting
+        if not covered.issuperset(common_words(request, tool, of_purpose=tool.run.effect == "write"))
     )
     return left if covered else None
 
