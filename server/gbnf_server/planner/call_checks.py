@@ -30,7 +30,7 @@ from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
-from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.evidence import Evidence, as_requested
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -91,6 +91,12 @@ class OfferedTools:
     excluded: tuple[str, ...] = ()
     evidence: Evidence | None = None
     only_answers: bool = False
+
+    @property
+    def own(self) -> tuple[Tool, ...]:
+        """The callable tools of the pool."""
+        built_in = {FINAL_ANSWER.name, ASK_USER.name, FIND_TOOLS.name}
+        return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
 def check_completion(

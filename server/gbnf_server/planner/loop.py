@@ -30,6 +30,7 @@ from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, too_deep
 from gbnf_server.llama.token_values import ValueProbability
@@ -189,7 +190,9 @@ class _Loop(ModelCalls):
         try:
             completion, step = yield from self.decode(offer)
             if offer is not whole and proposes_call(completion.text, whole.callable):
-                offer = whole
+                # it would call anything that it reads of, also where the request is about none of the tools
+                unrelated = is_about(state.query, whole.own) is False
+                offer = replace(offer, described=()) if unrelated else whole
                 completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
             step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())

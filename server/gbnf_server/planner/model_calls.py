@@ -21,7 +21,7 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
-from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS
+from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
@@ -107,12 +107,10 @@ class ModelCalls:
         names = {tool.name for tool in offer.callable}
         if not is_asked or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
             return False
-        built_in = {FINAL_ANSWER.name, ASK_USER.name, FIND_TOOLS.name}
-        own = [tool for tool in offer.callable if tool.name not in built_in]
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        return odds is not None and odds < LEAST_CALL_ODDS[is_about(state.query, own)]
+        return odds is not None and odds < LEAST_CALL_ODDS[is_about(state.query, offer.own)]
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state

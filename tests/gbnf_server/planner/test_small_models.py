@@ -173,6 +173,16 @@ def test_an_answer_that_proposes_a_call_makes_it() -> None:
     assert driven.run.answer == "Done: invoices."
 
 
+def test_a_call_that_is_proposed_for_something_else_is_not_made() -> None:
+    proposed = f"Use this:\n\n```json\n{json.dumps(FOLDER)}\n```"
+    options = {**SMALL, "gives_logprobs": True}
+    driven = drive("play some jazz", odds(0), proposed, "I cannot play music.", options=options)
+    assert not driven.of(ExecuteTool)
+    *_, first, second = driven.of(CallModel)
+    assert (bool(first.request.tools), bool(second.request.tools)) == (True, False)
+    assert driven.run.answer == "I cannot play music."
+
+
 def test_a_call_that_is_not_offered_is_no_answer() -> None:
     call = f">{json.dumps({'name': 'find_files', 'arguments': {'base_path': '.', 'pattern': '*'}})}"
     driven = drive("hello", call, "Hello!", options=LARGE)
