@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gbnf import Grammar
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, with_reasoning_grammar
@@ -87,26 +87,33 @@ class AnySyntaxOptions(UnconstrainedOptions):
     any_syntax = True
 
 
+_FREE_TEXT: Mapping[str, type[ResolvedOptions]] = {"template": UnconstrainedOptions, "any": AnySyntaxOptions}
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """A name, a description for a table's note, and the `PlannerOptions` that differ from the default.
 
-    `kind`: of the options of a run. `constrained`: whether there is a grammar for the call format "json".
-    `requires_call`: whether the leaderboard's questions with calls allow no answer before the first. `peer`:
-    the `tool_choice` with which another server is asked, instead of a model with these options.
+    `union`: whether the grammar binds each name to its arguments. `constrained`: whether there is a grammar
+    for the call format "json". `free_text`: how the template's own calls are read in a text that nothing
+    constrains, "" for constrained ones. `requires_call`: whether the leaderboard's questions with calls allow
+    no answer before the first. `peer`: the `tool_choice` with which another server is asked, instead of a
+    model with these options.
     """
 
     name: str
     description: str
     settings: Mapping[str, Any]
-    kind: type[ResolvedOptions] = ResolvedOptions
+    union: bool = True
     constrained: bool = True
+    free_text: Literal["", "template", "any"] = ""
     requires_call: bool = True
     peer: str = ""
 
     def resolve(self, options: PlannerOptions, backend: Backend) -> ResolvedOptions:
         """Return the options of a run, to which `settings` were added."""
-        return self.kind.resolve(options, backend, constrained=self.constrained)
+        kind = _FREE_TEXT.get(self.free_text) or (ResolvedOptions if self.union else MixedOptions)
+        return kind.resolve(options, backend, constrained=self.constrained)
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"
@@ -118,7 +125,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("baseline", "no grammar; only clean JSON counts", _JSON | _ALL, constrained=False),
     Configuration("text", _TEXT, {"call_format": "text"} | _ALL),
     Configuration(
-        "grammar", "a grammar that combines any name with any arguments", _JSON | _ALL, MixedOptions
+        "grammar", "a grammar that combines any name with any arguments", _JSON | _ALL, union=False
     ),
     Configuration("union", "a grammar that binds each name to its arguments", _JSON | _ALL),
     Configuration("filter", "the same, over the tools that the request needs", _JSON),
@@ -150,11 +157,11 @@ LEADERBOARD: tuple[Configuration, ...] = (
         "template",
         "the chat template's own calls, no grammar",
         _OWN,
-        UnconstrainedOptions,
+        free_text="template",
         requires_call=False,
     ),
     Configuration(
-        "any-syntax", "the same texts, read in any syntax", _OWN, AnySyntaxOptions, requires_call=False
+        "any-syntax", "the same texts, read in any syntax", _OWN, free_text="any", requires_call=False
     ),
     Configuration("peer-auto", "the peer's own tool calls", {}, requires_call=False, peer="auto"),
     Configuration("peer-required", "the peer's own tool calls, one at least", {}, peer="required"),

@@ -16,18 +16,22 @@ from gbnf_bench.bfcl.ast_checker import call_fault, fault, right_calls
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_bench.bfcl.grammar_checks import compile_all
+from gbnf_bench.bfcl.peer import Peer
 from gbnf_bench.bfcl.results import gain_table, table
 from gbnf_bench.bfcl.runner import GradedAnswer, LeaderboardRun, answer_of
-from gbnf_bench.configurations import STRATEGIES, Configuration, named
+from gbnf_bench.configurations import LEADERBOARD, STRATEGIES, Configuration, named
 from gbnf_bench.errors import ResultsFileError
 from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import RunOptions
+from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.cli import main
 from gbnf_server.llama.demo_model import model_path
 from support.oracle import engine
 from support.scripts import Told
+from support.server import Reply, require_llama_server, scripted
 from support.smollm2 import model_file, requires_smollm2
+from support.tool_formats import FAMILIES
 
 WEATHER = {
     "name": "weather.get",
@@ -477,3 +481,87 @@ def test_the_command_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
     for out, said in [("out", f"{stored.name} can't be written: Is a directory"), ("file", "is in the way")]:
         assert _bench(f"{command} --out {tmp_path / out}") == 4
         assert f"{said}; use another --out" in capsys.readouterr().err
+
+
+CALLED = {
+    "choices": [
+        {
+            "finish_reason": "tool_calls",
+            "message": {
+                "content": None,
+                "tool_calls": [{"function": {"name": "weather.get", "arguments": '{"city": "Rome"}'}}],
+            },
+        }
+    ],
+    "usage": {"completion_tokens": 9},
+}
+SAID = {"choices": [{"finish_reason": "length", "message": {"content": "Rome is"}}]}
+BROKEN = {"choices": [{"message": {"tool_calls": [{"function": {"name": "a", "arguments": "{"}}]}}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls", "truncated", "problem"),
+    [
+        (Reply(200, CALLED), (CALL_ROME,), False, None),
+        (Reply(200, SAID), (), True, "0 calls, expected 1"),
+        (Reply(200, BROKEN), (), False, "HTTP 200"),
+        (Reply(500, {"error": "Failed to parse input"}), (), False, "HTTP 500"),
+        (Reply(200, "no JSON"), (), False, "HTTP 200"),
+    ],
+)
+def test_the_answers_of_a_peer_are_graded_as_ours(
+    folder: Path, tmp_path: Path, answer: Reply, calls: tuple[Any, ...], truncated: bool, problem: str | None
+) -> None:
+    configurations = named(["peer-auto", "peer-required"], LEADERBOARD)
+    with scripted(v1_chat_completions=[answer]) as server:
+        server.answers["/v1/chat/completions"] = server.answers.pop("/v1-chat-completions")
+        leaderboard_run = LeaderboardRun(
+            read_folder(folder, categories=["simple_python"], limit=1),
+            configurations,
+            Told(),  # type: ignore[arg-type]  # as much of a backend as is asked
+            model="m",
+            options=RunOptions(),
+            peer=Peer(server.url, "key"),
+        )
+        with RunLog(tmp_path / "a.jsonl") as log:
+            graded = [answer_of(each.entry, record) for each, record in leaderboard_run.run_all(log)]
+    assert [body["tool_choice"] for _, body in server.asked] == ["auto", "required"]
+    for each in graded:
+        assert (each.calls, each.truncated) == (calls, truncated)
+        assert (each.fault is None) if problem is None else problem in str(each.fault)
+
+
+def test_a_llama_server_is_started_as_a_peer(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_llama_server()
+    asked = ["--bfcl", str(folder), "--category", "simple_python", "--limit", "1", "--max-tokens", "16"]
+    named_ones = ["--configuration", "peer-required", "--configuration", "grammar"]
+    model = ["--model", str(model_path()), "--peer", "llama-server", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as exited:
+        main(["bench", *asked, *named_ones, *model])
+    assert exited.value.code == 0
+    printed = capsys.readouterr().out
+    assert "peer-required" in printed
+    assert "grammar" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "template", "any_syntax"),
+    [
+        ("```json\n" + _text("weather.get", city="Rome") + "\n```", False, True),
+        ("<tool_call>\n" + _text("weather.get", city="Rome") + "\n</tool_call>", True, True),
+        ("It is sunny.", False, False),
+    ],
+)
+def test_free_text_is_read_as_the_template_writes_it_or_in_any_syntax(
+    folder: Path, tmp_path: Path, text: str, template: bool, any_syntax: bool
+) -> None:
+    backend: Any = Told(text)
+    backend.model = ModelInfo(tool_format=FAMILIES[0].form)
+    table = named(["template", "any-syntax"], LEADERBOARD)
+    done = _graded(folder, tmp_path / "a.jsonl", table, backend, categories=["simple_python"])
+    assert {name: bool(graded.calls) for (_, name), graded in done.items()} == {
+        "template": template,
+        "any-syntax": any_syntax,
+    }
