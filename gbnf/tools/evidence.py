@@ -268,6 +268,63 @@ _TIMES: Final = (
 )
 
 
+_LISTED: Final = re.compile(r"(?:\s|[,;/&$€£%]|\b(?:and|or|then|e|o|und|et|y)\b)*", re.IGNORECASE)
+_ITEM: Final = r"[^\s,;?!\"'()]*[^\s,;?!\"'().]"
+_WORD_LIST: Final = re.compile(
+    rf"{_ITEM}(?:, {_ITEM})*,? (?:and|or) {_ITEM}"
+    r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|respectively)\b)"
+)
+_BESIDE: Final = re.compile(r"\s?([^\W\d_]+|%)?")
+
+
+def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]) -> Tool:
+    """Return a tool whose next call has values of a request that the calls `done` do not have.
+
+    Those arguments take one whose last value is listed with values that are left, or has the same unit, as in
+    "10, 20 and 30 years" or "a radius of 5 m, then 6 m". The tool as it is, if it was not called last or
+    there are none.
+    """
+    if not done or done[-1]["name"] != tool.name:
+        return tool
+    request, last = request[:_LONGEST_REQUEST], done[-1]["arguments"]
+    used = frozenset[str]().union(*(_values(call["arguments"]) for call in done))
+    properties = {}
+    for name, schema in tool.args.get("properties", {}).items():
+        is_text = schema.get("type") == "string"
+        value = next(iter(_values({name: last.get(name)})), "")
+        numbers = [number.text for number in numbers_in(request)]
+        texts = (*names_in(request), *_listed_with(request, value)) if is_text else numbers
+        left = [text for text in dict.fromkeys(texts) if text not in used]
+        related = [text for text in left if _is_related(request, value, text)] if value in texts else []
+        related = [text for text in related if text in schema.get("enum", related)]
+        if related and schema.get("type") in {"string", "integer", "number"}:
+            properties[name] = {"enum": related if is_text else [json.loads(text) for text in related]}
+    if not properties:
+        return tool
+    values = {"properties": properties, "required": list(properties)}
+    return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+
+
+def _listed_with(request: str, word: str) -> list[str]:
+    """Return the words of the list that has a word: gold, silver and iron."""
+    lists = (_WORD_LIST.finditer(request)) if word else ()
+    found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
+    return next((words for words in found if word in words), [])
+
+
+def _is_related(request: str, used: str, left: str) -> bool:
+    """Return whether two values of a request are in one list, or have the same unit."""
+    found = [re.search(rf"(?<![\w.]){re.escape(text)}(?![\d_]|\.\d)", request) for text in (used, left)]
+    first, second = found
+    if not first or not second or used in left or left in used:
+        return False
+    units = [_BESIDE.match(request, each.end()) for each in (first, second)]
+    if units[0] and units[1] and units[0][1] and units[0][1] == units[1][1]:
+        return True
+    between = request[min(first.end(), second.end()) : max(first.start(), second.start())]
+    return _LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
+
+
 def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a call has a text or a number of a request that earlier calls do not have."""
     request, written = request[:_LONGEST_REQUEST].casefold(), _written(earlier)

@@ -17,7 +17,7 @@ from gbnf.tools.evidence import (
     most_calls,
     takes_more,
     times_in,
-    uncovered_values,
+    with_values_left,
 )
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
@@ -99,13 +99,13 @@ def has_all_parts(state: RunState) -> bool:
     return len(tools) + further >= most_calls(state.query) and is_covered(said(state), done)
 
 
-def needs_another_call(state: RunState) -> bool:
-    """Return whether a request asks for several calls, and names values that the last one began to use up."""
+def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
+    """Return whether a request lists values that calls have begun to use up: each takes a call."""
     done = calls_done(state)
-    if not done or not asks_for_several(state.query):
+    if not done or state.steps[-1].result is None:
         return False
-    left = len(uncovered_values(state.query, done))
-    return 0 < left < len(uncovered_values(state.query, done[:-1])) and state.steps[-1].result is not None
+    last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
+    return last is not None and with_values_left(last, said(state), done) is not last
 
 
 def next_tools(
@@ -122,7 +122,7 @@ def next_tools(
     ready = _still_needed(pool, ready, state, options)
     left = () if has_all_parts(state) else uncovered(pool, state, options) or ()
     unused = tuple(tool for tool in ready if tool in left)
-    if ready and needs_another_call(state):
+    if ready and needs_another_call(ready, state):
         return unused or ready, bool(unused)
     return (unused if state.answers_next else ready), True
 

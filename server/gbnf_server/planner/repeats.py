@@ -10,8 +10,7 @@ In the state of a run, which a new result changes (another call, or the same one
 - a tool is left out of the next step after a call that would repeat another, and after each call that fails
   or is refused once `MAX_FAILURES` have in one state.
 
-The grammar excludes only failed calls with effect "read", and for a small model that has to make another call
-those that it has made; the others are refused. A model that is kept from
+The grammar excludes only failed calls with effect "read"; the others are refused. A model that is kept from
 the call that it wants writes the nearest that is left, token by token: 5000 instead of 500.
 
 A tool with `[run] repeatable` is exempt, and so is every tool with the option `repeat_calls`.
@@ -117,15 +116,11 @@ class CallLog:
         key = canonical(call)
         return key in self.written or self.read[key] > 0
 
-    def excluded(self, tool: Tool, *, done: bool = False) -> tuple[dict[str, Any], ...]:
-        """Return the arguments that a grammar of the next step excludes for a tool: the last, if short.
-
-        `done`: those of calls that succeeded, rather than of those that failed.
-        """
-        if self._may_repeat(tool) or (tool.run.effect == "write" and not done):
+    def excluded(self, tool: Tool) -> tuple[dict[str, Any], ...]:
+        """Return the arguments that a grammar of the next step excludes for a tool: the last, if short."""
+        if self._may_repeat(tool) or tool.run.effect == "write":
             return ()
-        keys = (*self.written, *self.read) if done else self.failed
-        calls = [json.loads(key) for key in keys if len(key) <= MAX_EXCLUDED_LENGTH]
+        calls = [json.loads(key) for key in self.failed if len(key) <= MAX_EXCLUDED_LENGTH]
         return tuple(call["arguments"] for call in calls if call["name"] == tool.name)[-MAX_EXCLUDED:]
 
     def _may_repeat(self, tool: Tool) -> bool:

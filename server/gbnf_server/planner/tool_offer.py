@@ -29,7 +29,7 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.evidence import Evidence, gather_evidence
+from gbnf.tools.evidence import Evidence, gather_evidence, with_values_left
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import fits_none
@@ -135,8 +135,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.answers_next = False
     if only_answers:
         asking = ()
-    excluded = _excluded(ready, state, options, done=is_small_native and not answers)
+    excluded = _excluded(ready, state, options)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
+    if is_small_native and ready and not answers:
+        limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
         tool.name
@@ -220,13 +222,13 @@ def _takes_nothing(tool: Tool) -> bool:
 
 
 def _excluded(
-    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, done: bool
+    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
     # engines ignore or refuse the `not` of a JSON Schema
     if not options.protocol.is_constrained or options.dialect == "json_schema":
         return {}
-    return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool, done=done))}
+    return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
 
 
 def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[str, Any], ...]:
