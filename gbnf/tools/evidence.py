@@ -293,9 +293,10 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         is_text = schema.get("type") == "string"
         value = next(iter(_values({name: last.get(name)})), "")
         numbers = [number.text for number in numbers_in(request)]
-        texts = (*names_in(request), *_listed_with(request, value)) if is_text else numbers
-        left = [text for text in dict.fromkeys(texts) if text not in used]
-        related = [text for text in left if _is_related(request, value, text)] if value in texts else []
+        listed = _listed_with(request, value) if is_text else []
+        texts = (*names_in(request), *listed) if is_text else numbers
+        left = [text for text in dict.fromkeys(texts) if text not in used] if value in texts else []
+        related = [text for text in left if text in listed or _is_related(request, value, text)]
         related = [text for text in related if text in schema.get("enum", related)]
         if related and schema.get("type") in {"string", "integer", "number"}:
             properties[name] = {"enum": related if is_text else [json.loads(text) for text in related]}
@@ -309,7 +310,7 @@ def _listed_with(request: str, word: str) -> list[str]:
     """Return the words of the list that has a word: gold, silver and iron."""
     lists = (_WORD_LIST.finditer(request)) if word else ()
     found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
-    return next((words for words in found if word in words), [])
+    return next(([text for text in words if len(text) > 1] for words in found if word in words), [])
 
 
 def _is_related(request: str, used: str, left: str) -> bool:
@@ -318,18 +319,23 @@ def _is_related(request: str, used: str, left: str) -> bool:
     first, second = found
     if not first or not second or used in left or left in used:
         return False
-    units = [_BESIDE.match(request, each.end()) for each in (first, second)]
-    if units[0] and units[1] and units[0][1] and units[0][1] == units[1][1]:
+    units = [_BESIDE.match(request, each.end()) for each in found if each]
+    signs = [request[each.start() - 1 : each.start()] for each in found if each]
+    if (units[0] and units[1] and units[0][1] and units[0][1] == units[1][1]) or (
+        signs[0] == signs[1] and signs[0] in {"$", "€", "£"}
+    ):
         return True
     between = request[min(first.end(), second.end()) : max(first.start(), second.start())]
     return _LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
 
 
 def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a call has a text or a number of a request that earlier calls do not have."""
-    request, written = request[:_LONGEST_REQUEST].casefold(), _written(earlier)
-    values = (value.casefold() for value in _values(call["arguments"]))
-    return any(value in request and value not in written for value in values)
+    """Return whether a call has a value of a request, by its words, that earlier calls do not have."""
+    said = set(_GROUP.findall(request.casefold()))
+    used = {value.casefold() for other in earlier for value in _values(other["arguments"])}
+    values = {value.casefold() for value in _values(call["arguments"])}
+    words = (set(_GROUP.findall(value)) for value in values if not any(value in other for other in used))
+    return any(each and each <= said for each in words)
 
 
 def _written(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -220,7 +220,7 @@ class EvidenceBias:
         longer = [each[len(written) :] for each in left if each.startswith(written) and each != written]
         if written not in left:
             return dict.fromkeys(self._tokens_of(*longer), BONUS)
-        return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -BONUS)
+        return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -CHOICE_BONUS)
 
     def _used(self) -> frozenset[str]:
         """Return the values of earlier calls of the tool, if the call should have others."""

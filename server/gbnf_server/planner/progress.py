@@ -17,6 +17,7 @@ from gbnf.tools.evidence import (
     most_calls,
     takes_more,
     times_in,
+    uncovered_values,
     with_values_left,
 )
 from gbnf.tools.pool_filter import scored
@@ -74,14 +75,21 @@ def _lists_times(schema: Any) -> bool:
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
     """Return whether a call of a small model shows that it has nothing else to do for the request.
 
-    It repeats a call that is done, or calls the same tool again with nothing more of the request, and no
-    value of the request is left.
+    It repeats a call that is done although no value of the request is left, or calls the same tool again: for
+    a request that asks for one thing, or with nothing more of the request and the results.
     """
     done = calls_done(state)
-    if not options.is_small_native or not is_covered(said(state), done):
+    if not options.is_small_native:
         return False
-    takes_nothing = not asks_for_several(state.query) or not takes_more(said(state), call, done)
-    return (call.get("name") in succeeded(state.steps) and takes_nothing) or state.calls.is_done(call)
+    is_all = is_covered(said(state), done)
+    if call.get("name") not in succeeded(state.steps):
+        return is_all and state.calls.is_done(call)
+    takes_nothing = not takes_more(said(state), call, done)
+    return (
+        takes_nothing
+        or (is_all and not asks_for_several(state.query))
+        or (is_all and state.calls.is_done(call))
+    )
 
 
 def has_all_parts(state: RunState) -> bool:
@@ -100,12 +108,18 @@ def has_all_parts(state: RunState) -> bool:
 
 
 def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
-    """Return whether a request lists values that calls have begun to use up: each takes a call."""
+    """Return whether a request asks for several calls, and calls have begun to use its values up.
+
+    Values are left that are listed with those of the last call; or others, of which the last call took some.
+    """
     done = calls_done(state)
     if not done or state.steps[-1].result is None:
         return False
     last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-    return last is not None and with_values_left(last, said(state), done) is not last
+    if last is not None and with_values_left(last, said(state), done) is not last:
+        return True
+    left, before = (len(uncovered_values(state.query, calls)) for calls in (done, done[:-1]))
+    return asks_for_several(state.query) and 0 < left < before
 
 
 def next_tools(
