@@ -107,19 +107,27 @@ def has_all_parts(state: RunState) -> bool:
     return len(tools) + further >= most_calls(state.query) and is_covered(said(state), done)
 
 
+def lists_more(pool: tuple[Tool, ...], state: RunState) -> bool:
+    """Return whether a request lists values with those of the last call that no call has."""
+    done = calls_done(state)
+    if not done or state.steps[-1].result is None:
+        return False
+    last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
+    return last is not None and with_values_left(last, said(state), done) is not last
+
+
 def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request asks for several calls, and calls have begun to use its values up.
 
     Values are left that are listed with those of the last call; or others, of which the last call took some.
     """
     done = calls_done(state)
-    if not done or state.steps[-1].result is None:
-        return False
-    last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-    if last is not None and with_values_left(last, said(state), done) is not last:
+    if lists_more(pool, state):
         return True
+    if not done or state.steps[-1].result is None or not asks_for_several(state.query):
+        return False
     left, before = (len(uncovered_values(state.query, calls)) for calls in (done, done[:-1]))
-    return asks_for_several(state.query) and 0 < left < before
+    return 0 < left < before
 
 
 def next_tools(

@@ -38,7 +38,7 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import calls_done, next_tools, said, seems_done
+from gbnf_server.planner.progress import calls_done, lists_more, next_tools, said, seems_done
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -131,13 +131,15 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.calls.left_out = ""
     if is_small_native and answers:
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
+    elif options.is_small and options.evidence != "none" and lists_more(ready, state):
+        answers = False
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
     state.answers_next = False
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state, options)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
-    if is_small_native and ready and not answers:
+    if options.is_small and ready and not answers:
         limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
