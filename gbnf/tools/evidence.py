@@ -317,7 +317,7 @@ def _is_related(request: str, used: str, left: str) -> bool:
     """Return whether two values of a request are in one list, or have the same unit."""
     found = [re.search(rf"(?<![\w.]){re.escape(text)}(?![\d_]|\.\d)", request) for text in (used, left)]
     first, second = found
-    if not first or not second or used in left or left in used:
+    if not first or not second or (not left[0].isdigit() and (used in left or left in used)):
         return False
     units = [_BESIDE.match(request, each.end()) for each in found if each]
     signs = [request[each.start() - 1 : each.start()] for each in found if each]
@@ -331,11 +331,13 @@ def _is_related(request: str, used: str, left: str) -> bool:
 
 def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a call has a value of a request, by its words, that earlier calls do not have."""
-    said = set(_GROUP.findall(request.casefold()))
-    used = {value.casefold() for other in earlier for value in _values(other["arguments"])}
-    values = {value.casefold() for value in _values(call["arguments"])}
-    words = (set(_GROUP.findall(value)) for value in values if not any(value in other for other in used))
-    return any(each and each <= said for each in words)
+
+    def words_of(calls: Iterable[Mapping[str, Any]]) -> Iterator[set[str]]:
+        for each in calls:
+            yield from (set(_GROUP.findall(value.casefold())) for value in _values(each["arguments"]))
+
+    said, used = set(_GROUP.findall(request.casefold())), set[str]().union(*words_of(earlier))
+    return any(words <= said and words - used for words in words_of([call]))
 
 
 def _written(calls: Sequence[Mapping[str, Any]]) -> str:
@@ -445,7 +447,7 @@ _PATH: Final = re.compile(
     r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
 )
 _NUMBER: Final = re.compile(
-    r"""(?<![\w.,])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
+    r"""(?<![\w.])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
     (?P<power>e[+-]?\d{1,2}\b)?(?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
     re.VERBOSE | re.IGNORECASE,
 )

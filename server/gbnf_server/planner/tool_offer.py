@@ -139,7 +139,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         asking = ()
     excluded = _excluded(ready, state, options)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
-    if options.is_small and ready and not answers:
+    is_held = options.is_small and ready and not answers
+    if is_held:
         limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
@@ -166,6 +167,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         only_text = is_small_native and possible == ending
         grammar = options.protocol.prose() if only_text else options.protocol.constraint(offered)
         evidence = _evidence(possible, state, options, ends=answers and is_done)
+        if evidence and is_held:  # to what is left, so that other values may stay
+            evidence = replace(evidence, used={})
     return OfferedTools(
         (*state.in_system_message, *asking, *declared),
         (*state.described, *asking, *declared),
