@@ -258,7 +258,9 @@ class _Loop(ModelCalls):
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         last = state.steps[-1] if state.steps else None
-        is_stuck = refused.refusal == "truncated" and last is not None and last.text == step.text
+        is_stuck = (
+            last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
+        )
         error = error_text(
             state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
         )

@@ -16,6 +16,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Exchange, Planner, PlannerOptions, RunStarted
+from gbnf_server.planner.compaction import message_size
 from gbnf_server.planner.planner import earlier_messages
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, NOW, POOL, resolved
@@ -41,11 +42,11 @@ def test_the_last_exchanges_are_shown_whole_within_the_limit(history: list[Excha
         return earlier_messages(some, resolved(), 1 << 30)
 
     messages = earlier_messages(history, resolved(), limit)
-    assert sum(len(message["content"]) for message in messages) <= limit
+    assert sum(map(message_size, messages)) <= limit
     assert messages in [shown(history[start:]) for start in range(len(history) + 1)]
     more = len(history) - sum(message["role"] == "user" for message in messages) - 1
     if more >= 0:
-        assert sum(len(message["content"]) for message in shown(history[more:])) > limit
+        assert sum(map(message_size, shown(history[more:]))) > limit
     for message in shown(history):
         if message["role"] == "tool":
             assert set(json.loads(message["content"])) <= {"result", "left_out"}, "no step number"
