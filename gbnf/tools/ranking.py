@@ -55,7 +55,7 @@ _LONGEST_WORD: Final = 64
 _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "name": (3.0, 3),
     "description": (2.0, 12),
-    "affinity": (2.0, 6),
+    "affinity": (2.0, 1),
     "arguments": (1.0, 5),
     "values": (1.0, 5),
     "argument descriptions": (1.0, 30),
@@ -142,7 +142,7 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
     They are without case and accents, each once. `of_purpose`: those of its name, its description and the
     values of its arguments, which say what it does.
     """
-    words = dict.fromkeys(_WORD.findall(_asked(query)))
+    words = dict.fromkeys(_WORD.findall(_PATH.sub(" ", _asked(query))))
     if not words:
         return ()
     languages = _languages(tuple(words))
@@ -187,7 +187,7 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
 
 @lru_cache(maxsize=8192)
 def _affinity(tool: Tool) -> frozenset[str]:
-    return frozenset(term for _, terms in _stemmed(" ".join(tool.affinity)) for term in terms)
+    return frozenset(term for text in tool.affinity for _, terms in _stemmed(text) for term in terms)
 
 
 @lru_cache(maxsize=8192)
@@ -239,7 +239,7 @@ def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
     """Yield the fields of a tool with their texts, one for each language that they are written in."""
     yield "name", tool.name
     yield from (("description", text) for text in tool.descriptions.values())
-    yield "affinity", " ".join(tool.affinity)
+    yield from (("affinity", text) for text in tool.affinity)  # each may be in another language
     names: list[str] = []
     values: list[str] = []
     descriptions: dict[str, list[str]] = {}

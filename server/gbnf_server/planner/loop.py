@@ -61,7 +61,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.progress import has_nothing_new, narrowed
+from gbnf_server.planner.progress import has_nothing_new, narrowed, unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
@@ -189,7 +189,7 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            if offer is not whole and proposes_call(completion.text, whole.callable):
+            if offer is not whole and proposes_call(completion.text, whole.described):
                 # it would call anything that it reads of, also where the request is about none of the tools
                 unrelated = is_about(state.query, whole.own) is False
                 offer = replace(offer, described=()) if unrelated else whole
@@ -207,14 +207,22 @@ class _Loop(ModelCalls):
         if unsure and options.ask_user:
             accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
         call = accepted.call
-        state.blocked_in_a_row = 0
-        state.history.append(options.protocol.call_message(call, state.number))
         reasoning = accepted.reasoning or step.reasoning
-        step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
             if options.is_small_native and looks_like_call(answer) and succeeded(state.steps):
-                return (yield from self._answer_done())
+                left = unused(self.order.tools, state, options)
+                if not left or state.blocked_in_a_row:
+                    return (yield from self._answer_done())
+                state.calls_next = True
+                no_answer = CallRefusedError(
+                    "unparsed", f"this is no answer; {left[0].name} was not called yet"
+                )
+                return (yield from self._block(step, no_answer, offer))
+        state.blocked_in_a_row = 0
+        state.history.append(options.protocol.call_message(call, state.number))
+        step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
+        if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)

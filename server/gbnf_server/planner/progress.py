@@ -130,6 +130,14 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
     return 0 < left < before
 
 
+def is_meant(tool: Tool, state: RunState) -> bool:
+    """Return whether a small model may call a tool for a request: what changes something needs a word of it.
+
+    It writes over the file that it is asked to read. A tool without an affinity may be meant by other words.
+    """
+    return tool.run.effect == "read" or not tool.affinity or bool(common_words(said(state), tool))
+
+
 def next_tools(
     pool: tuple[Tool, ...],
     ready: tuple[Tool, ...],
@@ -142,11 +150,18 @@ def next_tools(
     if is_done:
         return (), True
     ready = _still_needed(pool, ready, state, options)
-    left = () if has_all_parts(state) else uncovered(pool, state, options) or ()
-    unused = tuple(tool for tool in ready if tool in left)
+    left = unused(pool, state, options)
+    others = tuple(tool for tool in ready if tool in left)
+    if state.calls_next and others:
+        return others, False
     if ready and needs_another_call(ready, state):
-        return unused or ready, bool(unused)
-    return (unused if state.answers_next else ready), True
+        return others or ready, bool(others)
+    return (others if state.answers_next else ready), True
+
+
+def unused(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools that have something of the request for which there is no call yet."""
+    return () if has_all_parts(state) else uncovered(pool, state, options) or ()
 
 
 def _still_needed(

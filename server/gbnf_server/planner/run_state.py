@@ -29,6 +29,7 @@ class RunState:
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
+    calls_next: bool = False  # the next step offers no answer, if the request has something for no call yet
     takes_entries: frozenset[str] = frozenset()  # names of tools that refer to earlier steps
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step

@@ -38,7 +38,7 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import calls_done, lists_more, next_tools, said, seems_done
+from gbnf_server.planner.progress import calls_done, is_meant, lists_more, next_tools, said, seems_done
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -129,12 +129,14 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if left or asking or answers:
         ready = left
     state.calls.left_out = ""
+    if is_small_native and options.filter:
+        ready = tuple(tool for tool in ready if is_meant(tool, state))
     if is_small_native and answers:
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
         answers = False
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
-    state.answers_next = False
+    state.answers_next = state.calls_next = False
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state, options)

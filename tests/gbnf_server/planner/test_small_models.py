@@ -217,6 +217,32 @@ def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
     assert "find_events_empty" not in driven.of(StepStarted)[2].tools
 
 
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("what does recipes/soup.txt say?", False),
+        ("print notes/plan.txt", False),
+        ("put oats on list.txt", True),
+        ("registra la frase ciao in diario.txt", True),
+    ],
+)
+def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered: bool) -> None:
+    [started, *_] = drive(query, "I cannot.").of(StepStarted)
+    assert ("write_files" in started.tools) is offered
+    assert "read_files" in started.tools
+
+
+def test_a_result_instead_of_an_answer_leads_to_what_is_left() -> None:
+    wrapper = '{"step": 1, "result": {"entries": ["invoices"]}}'
+    now = written({"name": "get_now", "arguments": {}})
+    query = "create a folder called invoices and tell me what time it is"
+    texts = [written(FOLDER), wrapper, now, "It is 10:32."]
+    driven = drive(query, *texts, replies=[{"entries": ["invoices"]}, {"time": "10:32"}])
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs", "get_now"]
+    assert "final_answer" not in driven.of(StepStarted)[2].tools
+    assert driven.run.answer == "It is 10:32."
+
+
 def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
     read = {"name": "read_files", "arguments": {"paths": ["a.md"]}}
     driven = drive("show me what is in a.md", written(read), "A note.", replies=[{"entries": ["oats"]}])
