@@ -84,12 +84,12 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     is_all = is_covered(said(state), done)
     if call.get("name") not in succeeded(state.steps):
         return is_all and state.calls.is_done(call)
-    takes_nothing = not takes_more(said(state), call, done)
-    return (
-        takes_nothing
-        or (is_all and not asks_for_several(state.query))
-        or (is_all and state.calls.is_done(call))
-    )
+    if state.steps[-1].result is not None and state.steps[-1].result.get("entries") == []:
+        return state.calls.is_done(call)  # it looks elsewhere
+    known = "\n".join([said(state), *(repr(step.result) for step in state.steps if step.result)])
+    if not takes_more(known, call, done):
+        return True
+    return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
 
 
 def has_all_parts(state: RunState) -> bool:
@@ -98,13 +98,12 @@ def has_all_parts(state: RunState) -> bool:
     Another call of a tool counts if it has more of the request.
     """
     done = calls_done(state)
-    tools = {call["name"] for call in done}
-    further = sum(
-        call["name"] in {each["name"] for each in done[:index]}
-        and takes_more(said(state), call, done[:index])
-        for index, call in enumerate(done)
-    )
-    return len(tools) + further >= most_calls(state.query) and is_covered(said(state), done)
+    parts = 0
+    for index, call in enumerate(done):
+        earlier = done[:index]
+        is_first = all(call["name"] != other["name"] for other in earlier)
+        parts += is_first or takes_more(said(state), call, earlier)
+    return parts >= most_calls(state.query) and is_covered(said(state), done)
 
 
 def lists_more(pool: tuple[Tool, ...], state: RunState) -> bool:
@@ -201,9 +200,8 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     if options.is_small_native and has_all_parts(state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
         scores = _scores(pool, state, options)
-        if last and (
-            last.run.effect == "write" or scores.get(last, 0.0) == max(scores.values(), default=0.0) > 0
-        ):
+        is_best = last is not None and scores.get(last, 0.0) == max(scores.values(), default=0.0) > 0
+        if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
     return uncovered(pool, state, options) == ()
 

@@ -232,6 +232,26 @@ def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered:
     assert "read_files" in started.tools
 
 
+@pytest.mark.parametrize(
+    ("first", "result", "second", "made"),
+    [
+        ("find_files", {"entries": ["notes/a.md", "notes/b.md"], "count": 2}, None, 3),  # from the results
+        ("find_files", {"entries": [], "count": 0}, {"base_path": ".", "pattern": "*.txt"}, 2),  # elsewhere
+        ("find_files", {"entries": ["notes/a.md"], "count": 1}, {"base_path": ".", "pattern": "*.txt"}, 1),
+    ],
+)
+def test_a_further_call_has_more_of_the_request_or_of_the_results(
+    first: str, result: dict[str, Any], second: dict[str, Any] | None, made: int
+) -> None:
+    reads = [{"name": "read_files", "arguments": {"paths": [path]}} for path in ("notes/a.md", "notes/b.md")]
+    again = [{"name": first, "arguments": second}] if second else reads
+    found = {"name": first, "arguments": {"base_path": "notes", "pattern": "*.md"}}
+    query = "look into notes and tell me all about each of these, then the rest, please"
+    texts = [*map(written, [found, *again]), "That is all."]
+    driven = drive(query, *texts, replies=[result, {"entries": ["oats"]}, {"entries": ["milk"]}])
+    assert len(driven.of(ExecuteTool)) == made
+
+
 def test_a_result_instead_of_an_answer_leads_to_what_is_left() -> None:
     wrapper = '{"step": 1, "result": {"entries": ["invoices"]}}'
     now = written({"name": "get_now", "arguments": {}})
