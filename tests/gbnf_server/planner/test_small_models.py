@@ -235,7 +235,12 @@ def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered:
 @pytest.mark.parametrize(
     ("first", "result", "second", "made"),
     [
-        ("find_files", {"entries": ["notes/a.md", "notes/b.md"], "count": 2}, None, 3),  # from the results
+        (
+            "find_files",
+            {"entries": ["notes/rome.md", "notes/oslo.md"], "count": 2},
+            None,
+            3,
+        ),  # from the results
         ("find_files", {"entries": [], "count": 0}, {"base_path": ".", "pattern": "*.txt"}, 2),  # elsewhere
         ("find_files", {"entries": ["notes/a.md"], "count": 1}, {"base_path": ".", "pattern": "*.txt"}, 1),
     ],
@@ -243,7 +248,9 @@ def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered:
 def test_a_further_call_has_more_of_the_request_or_of_the_results(
     first: str, result: dict[str, Any], second: dict[str, Any] | None, made: int
 ) -> None:
-    reads = [{"name": "read_files", "arguments": {"paths": [path]}} for path in ("notes/a.md", "notes/b.md")]
+    reads = [
+        {"name": "read_files", "arguments": {"paths": [path]}} for path in ("notes/rome.md", "notes/oslo.md")
+    ]
     again = [{"name": first, "arguments": second}] if second else reads
     found = {"name": first, "arguments": {"base_path": "notes", "pattern": "*.md"}}
     query = "look into notes and tell me all about each of these, then the rest, please"
