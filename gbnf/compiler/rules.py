@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
-from gbnf.grammar.passes import renamed
+from gbnf.grammar.passes import substitute
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 
@@ -143,7 +143,7 @@ def prefixed(prefix: str, rules: Rules, taken: Iterable[str]) -> Rules:
     """Return the rules with names that begin with `prefix` and differ from those in `taken`."""
     table = NameTable(frozenset(taken))
     names = {name: Ref(table.fresh(prefix, name)) for name in rules.productions}
-    productions = {names[name].name: renamed(expr, names) for name, expr in rules.productions.items()}
+    productions = {names[name].name: substitute(expr, names) for name, expr in rules.productions.items()}
     return Rules(productions, names[rules.root].name)
 
 
@@ -165,5 +165,5 @@ class Fragment:
             return self.expr
         refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}
         for name, production in self.productions:
-            scope.define(refs[name], renamed(production, refs))
-        return renamed(self.expr, refs)
+            scope.define(refs[name], substitute(production, refs))
+        return substitute(self.expr, refs)

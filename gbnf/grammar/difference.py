@@ -17,7 +17,7 @@ from gbnf.grammar.analysis import MAX_BYTES, cheapest_costs, require_texts, utf8
 from gbnf.grammar.ir import Ref, Rules
 from gbnf.grammar.match import Matcher, MatchState
 from gbnf.grammar.network import TextNode
-from gbnf.grammar.passes import drop_unreachable, renamed, run_passes
+from gbnf.grammar.passes import drop_unreachable, run_passes, substitute
 from gbnf.grammar.states import next_characters
 from gbnf.work_limits import WorkLimitError, limit_work, spend
 
@@ -99,4 +99,4 @@ def _canonical(rules: Rules) -> Rules:
     if isinstance(root, Ref):  # the only alias that is left
         rules = drop_unreachable(Rules(rules.productions, root.name))
     names = {name: Ref(str(number)) for number, name in enumerate(rules.productions)}
-    return Rules({names[name].name: renamed(expr, names) for name, expr in rules.productions.items()}, "0")
+    return Rules({names[name].name: substitute(expr, names) for name, expr in rules.productions.items()}, "0")

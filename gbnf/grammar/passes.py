@@ -140,20 +140,6 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     return with_parts(expr, lambda part: substitute(part, replacements))
 
 
-def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
-    """Return `expr` with nonterminals renamed, no two to the same name: nothing can be simplified further."""
-    if type(expr) is Ref:
-        return names.get(expr.name, expr)
-    if names.keys().isdisjoint(expr.references or references(expr)):
-        return expr
-    if type(expr) is Seq:
-        return Seq(tuple([renamed(item, names) for item in expr.items]))
-    if type(expr) is Alt:
-        return Alt(tuple([renamed(item, names) for item in expr.items]))
-    assert type(expr) is Repeat
-    return Repeat(renamed(expr.item, names), expr.minimum, expr.maximum)
-
-
 def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
     """Return whether `expr` derives a string without the rules in `doubtful`."""
     if doubtful.isdisjoint(expr.references or references(expr)):
