@@ -210,7 +210,11 @@ def answer_of(entry: LeaderboardEntry, record: RunRecord) -> GradedAnswer:
         calls,
         failed or fault(entry, calls),
         bool(calls) and all(_is_valid(call, tools) for call in calls),
-        any(text["finish_reason"] == "length" or text["shortened_at"] is not None for text in texts),
+        any(
+            text["finish_reason"] == "length" or text["shortened_at"] is not None
+            for text in texts
+            if text.get("purpose") != "choice"  # one token, to know whether the model means to call
+        ),
         sum(text["usage"]["completion_tokens"] for text in texts),
         sum(text["timings"]["prompt_s"] + text["timings"]["completion_s"] for text in texts),
     )
