@@ -288,21 +288,30 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         return tool
     request, last = request[:_LONGEST_REQUEST], done[-1]["arguments"]
     used = frozenset[str]().union(*(_values(call["arguments"]) for call in done))
-    properties = {}
+    candidates: dict[str, list[Any]] = {}
     for name, schema in tool.args.get("properties", {}).items():
         is_text = schema.get("type") == "string"
         value = next(iter(_values({name: last.get(name)})), "")
         numbers = [number.text for number in numbers_in(request)]
         listed = _listed_with(request, value) if is_text else []
-        texts = (*names_in(request), *listed) if is_text else numbers
+        names = (name.removesuffix("'s").removesuffix("’s") for name in names_in(request))
+        texts = (*names, *listed) if is_text else numbers
         left = [text for text in dict.fromkeys(texts) if text not in used] if value in texts else []
         related = [text for text in left if text in listed or _is_related(request, value, text)]
         related = [text for text in related if text in schema.get("enum", related)]
         if related and schema.get("type") in {"string", "integer", "number"}:
-            properties[name] = {"enum": related if is_text else [json.loads(text) for text in related]}
-    if not properties:
+            candidates[name] = related if is_text else [json.loads(text) for text in related]
+    if not candidates:
         return tool
-    values = {"properties": properties, "required": list(properties)}
+    for each in list(candidates.values()):
+        alike = [name for name in candidates if candidates[name] == each]
+        if len(alike) == len(each) > 1:  # in the order of the last values: 3 and 4, then 5 and 12
+            alike.sort(key=lambda name: request.find(str(last[name])))
+            candidates |= {name: [value] for name, value in zip(alike, each, strict=True)}
+    values = {
+        "properties": {name: {"enum": each} for name, each in candidates.items()},
+        "required": list(candidates),
+    }
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
 
 

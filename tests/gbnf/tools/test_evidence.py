@@ -332,6 +332,14 @@ SONGS = "songs of Taylor Swift and Maroon 5, for 20 minutes and 15 minutes"
             {"years": [20]},
         ),
         (VALUE, "1000 at 5 for 10 years, with 7 fees", [{"pay": 1000, "rate": 5, "years": 10}], None),
+        (VALUE, "a pay of $10 for 2 years, then $20", [{"pay": 10, "years": 2}], {"pay": [20]}),
+        (
+            tool(a={"type": "integer"}, b={"type": "integer"}),
+            "sides of 3 and 4, 5 and 12",
+            [{"b": 4, "a": 3}],
+            {"a": [5], "b": [12]},
+        ),
+        (PLAY, "songs in Berlin and Madrid's clubs", [{"artist": "Berlin"}], {"artist": ["Madrid"]}),
         (METAL, "the price of gold, silver and iron", [{"metal": "gold"}], {"metal": ["silver", "iron"]}),
         (METAL, "the price of gold and tell me why", [{"metal": "gold"}], None),
         (METAL, "the price of gold and tin", [{"metal": "gold"}], None),  # which it does not know
