@@ -518,7 +518,7 @@ def test_the_answers_of_a_peer_are_graded_as_ours(
         leaderboard_run = LeaderboardRun(
             read_folder(folder, categories=["simple_python"], limit=1),
             configurations,
-            Told(),  # type: ignore[arg-type]  # as much of a backend as is asked
+            Told(),
             model="m",
             options=RunOptions(),
             peer=Peer(server.url, "key"),

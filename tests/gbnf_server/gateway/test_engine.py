@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from gbnf.prompts.messages import Image
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
-from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.gateway.answers import Finished, Started
@@ -414,7 +414,11 @@ def test_calls_are_written_in_the_format_that_is_asked_for() -> None:
     }
     assert named == {None: NativeCalls, "native": NativeCalls, "json": JsonCalls, "text": CallsInText}
     assert Target.of(ModelInfo(), "json_schema", "json").protocols(ask()) == (SchemaCalls(),)
-    for info, dialect in ((ModelInfo(), "gbnf"), (ModelInfo(tool_format=form), "json_schema")):
+    without: tuple[tuple[ModelInfo, Dialect], ...] = (
+        (ModelInfo(), "gbnf"),
+        (ModelInfo(tool_format=form), "json_schema"),
+    )
+    for info, dialect in without:
         with pytest.raises(RequestNotSupportedError, match="call format native"):
             Target.of(info, dialect, "native")
 

@@ -167,7 +167,7 @@ def test_the_odds_of_a_call_are_those_of_its_beginnings(log_odds: float) -> None
 
 def test_an_answer_that_proposes_a_call_makes_it() -> None:
     proposed = f"You can use this call:\n\n```json\n{json.dumps(FOLDER)}\n```\n\nIt makes a folder."
-    texts = [odds(-5), proposed, written(FOLDER), "Done: invoices."]
+    texts: list[str | Completion] = [odds(-5), proposed, written(FOLDER), "Done: invoices."]
     options = {**SMALL, "gives_logprobs": True}
     driven = drive(ASKED, *texts, options=options, replies=[{"entries": ["invoices"]}])
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
