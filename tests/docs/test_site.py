@@ -122,7 +122,9 @@ def test_the_figure_of_the_results_shows_what_the_page_says() -> None:
     drawn = figures.results_figure(page)
     assert drawn == (ROOT / "docs/figures/results.svg").read_text("utf-8")
     shown = re.findall(r'class="value"[^>]*>([\d.]+)<', drawn)
-    cells = [number for number in shown if re.search(rf"\| {number}(?: %)? \|", page)]
+    drawn_from = {"Real schemas", "Speed of decoding", "From tools to the first mask"}
+    sections = [part for part in page.split("\n## ") if part.partition("\n")[0] in drawn_from]
+    cells = [number for number in shown if re.search(rf"\| {number}(?: %)? \|", "\n".join(sections))]
     assert len(cells) >= 8  # the others are sums
     for number in cells:
         changed = re.sub(rf"\| {number}( %)? \|", r"| 0.5\1 |", page)

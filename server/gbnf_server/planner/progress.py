@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from gbnf.errors import GbnfError
-from gbnf.schema.validators import violation
 from gbnf.tools import Tool
 from gbnf.tools.evidence import (
     asks_for_several,
@@ -67,6 +66,8 @@ def _lists_times(schema: Any) -> bool:
         return False
     if items.get("format") in {"date", "date-time"}:
         return True
+    from gbnf.schema.validators import violation  # noqa: PLC0415 - a list of patterns is rare
+
     samples = "2026-01-05T09:00", "report.txt"
     takes_times, takes_others = (not violation(items, sample) for sample in samples)
     return "pattern" in items and takes_times and not takes_others
