@@ -76,7 +76,7 @@ class Target:
     def of(cls, info: ModelInfo, dialect: Dialect, call_format: GatewayCallFormat | None = None) -> Target:
         """Return that of a backend. `call_format`: how calls are written, if not as the template does.
 
-        Raises RequestNotSupportedError for "native" where there is no such format.
+        Raises RequestNotSupportedError for "native" if the model has no such format.
         """
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
         has_format = info.prompt_style != "minimal" and dialect == "gbnf"

@@ -70,7 +70,7 @@ def test_a_call_of_the_same_tool_again_means_that_nothing_is_left(pattern: str) 
     driven = drive(query, *map(written, (found, again)), "There.", replies=[{"entries": ["a.md"]}])
     assert len(driven.of(ExecuteTool)) == 1
     assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
-    # an answer that says nothing of what was found has it below
+    # an answer that does not mention what was found is followed by it
     assert (driven.run.outcome, driven.run.answer) == ("answered", "There.\n\na.md")
 
 
