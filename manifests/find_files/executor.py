@@ -62,8 +62,11 @@ def _missing(base: Path, name: str, workspace: Workspace) -> str:
     if base.is_file():
         return f"'{name}' is a file, and no folder to search in"
     parent = next(path for path in base.parents if path.is_dir())
-    with os.scandir(parent) as found:
-        entries = sorted(entry.name for entry in islice(found, _EXAMINED))
+    try:
+        with os.scandir(parent) as found:
+            entries = sorted(entry.name for entry in islice(found, _EXAMINED))
+    except OSError:  # it may not be read
+        entries = []
     names = [entry for entry in entries if entry != STATE_FOLDER and is_text(entry)]
     folder = workspace.relative(parent)
     there = f"; '{folder}' has {', '.join(map(repr, names[:_SHOWN]))}" if names else ""

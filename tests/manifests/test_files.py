@@ -68,11 +68,21 @@ def test_patterns(tmp_path: Path, base: str, pattern: str, found: list[str]) -> 
     assert find(tmp_path, base, pattern) == found
 
 
-@pytest.mark.parametrize("base", ["missing", "a.txt"])
-def test_a_start_that_is_no_folder(tmp_path: Path, base: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("missing", "no folder 'missing'; \".\" is the workspace; '.' has "),
+        ("notes/2026/logs/old", "'notes/2026' has 'b.txt'"),
+        ("a.txt", "'a.txt' is a file, and no folder"),
+        ("a.txt/b", "no folder 'a.txt/b'"),
+    ],
+)
+def test_a_start_that_is_no_folder(tmp_path: Path, base: str, said: str) -> None:
     plant(tmp_path)
-    with pytest.raises(ExecutorError, match="no folder"):
+    with pytest.raises(ExecutorError, match="no folder") as refused:
         find(tmp_path, base, "*")
+    assert said in str(refused.value)
+    assert str(tmp_path) not in str(refused.value)
 
 
 @given(st.lists(st.text("ab.*?", min_size=1, max_size=4), min_size=1, max_size=3))

@@ -211,9 +211,10 @@ def _too_early(call: Any, offer: OfferedTools) -> str:
     if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
         return ""
     if name in offer.left_out:
-        others = [tool.name for tool in offer.callable if tool.name != FINAL_ANSWER.name][:_MOST_NAMED]
-        calls = f"call {named(others, 'any')[0]}, or answer" if others else "answer with what is known"
-        return f"{name} cannot be called again now: {calls}"
+        others = " or ".join(tool.name for tool in offer.own[:_MOST_NAMED])
+        answers = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
+        possible = [*([f"call {others}"] if others else []), *(["answer"] if answers else [])]
+        return f"{name} cannot be called again now: {', or '.join(possible)}"
     if name not in offer.waiting:
         return ""
     missing = named(offer.waiting[name])

@@ -105,3 +105,11 @@ def test_right_answers_do_not_count() -> None:
     for path in folder.glob("*.json"):
         for line in path.read_text().splitlines():
             assert fires_at(json.dumps(json.loads(line)["ground_truth"])) is None
+
+
+@pytest.mark.parametrize("unit", ["}", "}}]", ")]", '"}', "\\\\"])
+def test_closing_brackets_end_sooner_than_other_text(unit: str) -> None:
+    at = fires_at('{"pattern": "*.txt' + unit * 300)
+    assert at is not None
+    assert 128 <= at < 256
+    assert fires_at('{"a": ' + "[" * 60 + unit * 40) is None
