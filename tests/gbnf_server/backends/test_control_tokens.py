@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
+from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
-from gbnf_server.backends.in_process import ChatTemplate
+from gbnf_server.backends.in_process import ChatTemplate, InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
@@ -273,3 +277,23 @@ def test_a_llama_server_reveals_control_tokens_by_its_template(facts: dict[str, 
     ):
         backend.complete(Request(messages, grammar=None))
     assert "a \\u003codd:end> b" in json.loads(script.asked[-1][1]["prompt"])[0]["content"]
+
+
+@pytest.mark.parametrize("named", [(), ("<|tool|>",)])
+def test_a_grammar_samples_no_control_token_that_it_does_not_name(
+    tiny_model: Path, named: tuple[str, ...]
+) -> None:
+    rules = "".join(f' | "{text}"' for text in named)
+    grammar = Grammar.parse(f"root ::= (any{rules}){{60}}\nany ::= [^\\x00]")
+    written = set[str]()
+    with InProcess(tiny_model, threads=1) as backend:
+        for seed in range(40):
+            request = Request(
+                [{"role": "user", "content": "x"}], grammar, max_tokens=60, temperature=3.0, seed=seed
+            )
+            text = asyncio.run(collect_answer(backend, Asked(request))).completion.text
+            written.update(name for name in CONTROL if name in text)
+    assert written == set(named)
+
+
+CONTROL = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
