@@ -83,6 +83,7 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "italian": frozenset(_ITALIAN.split()),
 }
 """Words that say nothing of a tool, by language and without accents."""
+_LANGUAGES: Final = {"en": "english", "it": "italian"}
 
 _ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
 _ARITHMETIC_WORDS: Final = " calculate expression"
@@ -183,6 +184,23 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     if any(not said.isdisjoint(affinity) for affinity in affinities):
         return True
     return None if not all(affinities) else False
+
+
+def request_language(query: str, tools: Sequence[Tool]) -> str:
+    """Return the language that a request is written in, of those that the tools are described in.
+
+    By its stop words and the words of these descriptions; "en" if that is not clear.
+    """
+    words = _WORD.findall(plain_text(_PATH.sub(" ", QUOTED.sub(" ", query))))[:_MAX_QUERY_WORDS]
+    counts = {"en": 0}
+    for code, language in _LANGUAGES.items():
+        texts = [tool.descriptions[code] for tool in tools if code in tool.descriptions]
+        described = {_stem(word, language) for text in texts for word in _WORD.findall(plain_text(text))}
+        if described:
+            counts[code] = sum(
+                word in _STOP_WORDS[language] or _stem(word, language) in described for word in words
+            )
+    return max(counts, key=counts.__getitem__)
 
 
 @lru_cache(maxsize=8192)

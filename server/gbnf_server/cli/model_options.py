@@ -141,7 +141,9 @@ class SamplingOptions:
 class RunLimits:
     """When a run ends, and its language."""
 
-    language: LanguageOption = "en"
+    language: Annotated[
+        str, typer.Option(help="Language of the tool descriptions; auto: that of the request.")
+    ] = "auto"
     max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
     max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
     no_hints: Annotated[

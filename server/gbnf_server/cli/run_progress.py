@@ -16,7 +16,7 @@ from rich.text import Text
 
 from gbnf.errors import GbnfError, clip
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.evidence import uncovered_values
+from gbnf.tools.coverage import uncovered_values
 from gbnf.tools.pool_filter import BEST, CLEAR, filter_pool, scored
 from gbnf.tools.ranking import BM25
 from gbnf_server.cli.model_options import OutputOptions

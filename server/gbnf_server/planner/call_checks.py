@@ -31,7 +31,9 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.evidence import Evidence, as_requested
+from gbnf.tools.coverage import as_requested
+from gbnf.tools.evidence import Evidence
+from gbnf.tools.tool import with_arguments
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
@@ -253,9 +255,10 @@ def fill_references(
 ) -> dict[str, Any]:
     """Replace each step number by that step's entries, in the property that it fills.
 
-    A list gets the entries appended, as they are or as strings; a string gets them appended as lines.
-    `arguments` are validated: every step that they refer to is a key of `entries`. Raises ValueError, with
-    the sentence that the model reads, if the property accepts none of these.
+    A list gets the entries appended, as they are or as strings; a string gets them appended as lines. A list
+    with items of its own stays as it is if they do not fit. `arguments` are validated: every step
+    that they refer to is a key of `entries`. Raises ValueError, with the sentence that the model reads, if
+    the property accepts none of these.
     """
     filled = dict(arguments)
     for reference, target in tool.step_references.items():
@@ -272,9 +275,32 @@ def fill_references(
                 break
             faults += errors[:1]
         else:
+            if isinstance(filled.get(target), list) and filled[target]:
+                continue
             why = faults[0] if faults else f"{target!r} holds a value that takes no more"
             raise ValueError(f"the entries of step {step} don't fit: {why}; give what fits instead")
     return filled
+
+
+def with_fitting_references(tool: Tool, entries: Mapping[int, Sequence[Any]]) -> Tool:
+    """Return a tool without the step references that no earlier step's entries fit, unless it needs them."""
+    unfit = {
+        reference
+        for reference, target in tool.step_references.items()
+        if target is not None
+        and all(
+            filled_argument_errors(tool, target, value)
+            for several in entries.values()
+            for value in _candidate_values(several, None, tool.args["properties"].get(target))
+        )
+    }
+    args = tool.args
+    is_needed = not unfit.isdisjoint(args.get("required", ())) or any(
+        unfit.issuperset(group) for group in args.get("requires_one_of", ())
+    )
+    if not entries or not unfit or is_needed:
+        return tool
+    return with_arguments(tool, [name for name in args["properties"] if name not in unfit])
 
 
 def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.ranking import is_about
+from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, too_deep
 from gbnf_server.llama.token_values import ValueProbability
@@ -61,7 +61,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.progress import has_nothing_new, narrowed, unused
+from gbnf_server.planner.progress import has_nothing_new, invented_past, narrowed, said, unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
@@ -95,6 +95,8 @@ def plan(
     """
     check_request(query)
     said = [message["content"] for message in history if message["role"] == "user"]
+    if options.language == "auto":  # that of the first request, since the system message stays the same
+        options = replace(options, language=request_language((*said, query)[0], tools))
     state = RunState(query, turn, clock(), images, history=list(history), said=said)
     state.calls.repeats_all = options.repeat_calls
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
@@ -324,7 +326,11 @@ class _Loop(ModelCalls):
         """Execute a valid call, with approval if required, and add its result to the history."""
         assert done.call is not None
         state, number = self.state, self.state.number
-        asks = tool.run.confirm or bool(unsure)
+        today = state.started_at.date()
+        past = invented_past(arguments, said(state), today) if tool.run.effect == "write" else ()
+        asks = tool.run.confirm or bool(unsure) or bool(past)
+        if past:
+            yield from self.warn(f"step {number}: {', '.join(past)} is in the past, and not in the request")
         for value in unsure:
             yield from self.warn(f"step {number}: {describe_probability(value)}")
         begun = self.clock()

@@ -72,7 +72,8 @@ class PlannerOptions:
         max_tokens: tokens of a call, at most.
         temperature: 0 is greedy.
         seed: seed of the sampler, for a temperature above 0.
-        language: language of the instructions and of the tool descriptions.
+        language: language of the instructions and of the tool descriptions; by default ("auto") that of the
+            request, if the tools are described in it.
         max_tools: of the tools that the pool filter's rules allow, offer the so many that fit the request
             best, and `find_tools` for the others; None offers all. Beside those that the rules ask for. By
             default ("auto") at most `MAX_TOOLS`; for a model known to have fewer than `SMALL_MODEL`
@@ -108,7 +109,7 @@ class PlannerOptions:
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
-    language: str = "en"
+    language: str = "auto"
     max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
     evidence: EvidenceUse = "all"

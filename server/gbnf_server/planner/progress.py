@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from datetime import date, datetime
 from typing import Any
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.evidence import (
-    asks_for_several,
-    gather_evidence,
-    is_covered,
-    most_calls,
-    takes_more,
-    times_in,
-    uncovered_values,
-    with_values_left,
-)
+from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
+from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
+from gbnf.tools.request_values import asks_for_several, most_calls, named_dates, times_in
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.prerequisites import succeeded
@@ -50,7 +45,9 @@ def narrowed(tool: Tool, request: str) -> Tool:
     if not most or _RECURRING.search(request):
         return with_arguments(tool, kept)
     properties = {
-        name: {**schema, "maxItems": max(most, schema.get("minItems", 0))} if _lists_times(schema) else schema
+        name: {**schema, "maxItems": max(most, schema.get("minItems", 0))}
+        if "maxItems" not in schema and schema.get("type") == "array" and _takes_times(schema.get("items"))
+        else schema
         for name, schema in args["properties"].items()
     }
     return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
@@ -59,18 +56,43 @@ def narrowed(tool: Tool, request: str) -> Tool:
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
 
 
-def _lists_times(schema: Any) -> bool:
-    """Return whether a value is an array of points in time, by their format or pattern."""
-    items = schema.get("items") if isinstance(schema, Mapping) and schema.get("type") == "array" else None
-    if not isinstance(items, Mapping) or "maxItems" in schema:
+def _takes_times(schema: Any) -> bool:
+    """Return whether a text is a point in time, by its format or pattern."""
+    if not isinstance(schema, Mapping) or schema.get("format") in {"date", "date-time"}:
+        return isinstance(schema, Mapping)
+    if "pattern" not in schema:
         return False
-    if items.get("format") in {"date", "date-time"}:
-        return True
-    from gbnf.schema.validators import violation  # noqa: PLC0415 - a list of patterns is rare
+    from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
 
     samples = "2026-01-05T09:00", "report.txt"
-    takes_times, takes_others = (not violation(items, sample) for sample in samples)
-    return "pattern" in items and takes_times and not takes_others
+    takes_times, takes_others = (not violation(schema, sample) for sample in samples)
+    return takes_times and not takes_others
+
+
+def dates_to_tell(tools: tuple[Tool, ...], request: str, today: date) -> dict[str, date]:
+    """Return the days that a request names without saying which they are, if a tool for it takes them."""
+    dates = {word: day for word, day in named_dates(request, today).items() if day != today}
+    dates = {word: day for word, day in dates.items() if str(day) != word}
+    for tool in tools if dates else ():
+        schemas = tool.args.get("properties", {}).values()
+        items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
+        if any(map(_takes_times, items)) and common_words(request, tool):
+            return dates
+    return {}
+
+
+def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tuple[str, ...]:
+    """Return the points in time before today in a call's texts whose day the request does not name."""
+    days = set(named_dates(request, today).values())
+    past = []
+    for text in sorted(argument_values(arguments)):
+        with suppress(ValueError):
+            day = datetime.fromisoformat(text.split("/")[0].strip()).date()
+            past += [text] if len(text) >= _SHORTEST_DATE and day < today and day not in days else []
+    return tuple(past)
+
+
+_SHORTEST_DATE = len("2026-01-05")
 
 
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:

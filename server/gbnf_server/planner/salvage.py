@@ -73,7 +73,7 @@ _DONE = {
     ),
     "it": (
         "Richiesta: {query}\n\nQuesto è stato fatto, con questi risultati:\n{found}\n\n"
-        "Di' alla persona il risultato in una o due frasi, nella lingua della richiesta."
+        "Rispondi con il risultato, in una o due frasi."
     ),
 }
 _LISTED = {

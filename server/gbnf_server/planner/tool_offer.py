@@ -29,16 +29,25 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.evidence import Evidence, gather_evidence, with_values_left
+from gbnf.tools.coverage import with_values_left
+from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import fits_none
 from gbnf.tools.tool import excluding, offered_args
-from gbnf_server.planner.call_checks import OfferedTools
+from gbnf_server.planner.call_checks import OfferedTools, with_fitting_references
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
-from gbnf_server.planner.progress import calls_done, is_meant, lists_more, next_tools, said, seems_done
+from gbnf_server.planner.progress import (
+    calls_done,
+    dates_to_tell,
+    is_meant,
+    lists_more,
+    next_tools,
+    said,
+    seems_done,
+)
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
 
@@ -140,7 +149,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state, options)
-    limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
+    limited = tuple(
+        excluding(with_fitting_references(tool, state.entries), excluded.get(tool.name, ())) for tool in ready
+    )
     is_held = options.is_small and ready and not answers
     if is_held:
         limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
@@ -330,6 +341,9 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
         state.in_system_message = state.described = tools
         if best := _clearly_best(tools, state.query, options):
             _append(state, suggest_tool(best, language=options.language))
+        today = state.started_at.date()
+        if options.is_small and (dates := dates_to_tell(tools, state.query, today)):
+            _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return
     more = tuple(tool for tool in tools if tool not in state.described)
     if more and not options.protocol.declares_tools:

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
-from gbnf.tools.evidence import (
-    ArgumentEvidence,
-    Evidence,
-    EvidenceUse,
-    as_requested,
-    asks_for_several,
-    gather_evidence,
-    is_covered,
-    most_calls,
-    takes_more,
-    times_in,
-    with_values_left,
-)
+from gbnf.tools.coverage import as_requested, is_covered, takes_more, with_values_left
+from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
+from gbnf.tools.request_values import asks_for_several, most_calls, times_in
 from support.json_values import json_values
 
 

@@ -15,7 +15,7 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
-from gbnf.tools.ranking import BM25, common_words, fits_none, is_about
+from gbnf.tools.ranking import BM25, common_words, fits_none, is_about, request_language
 from support.effort import scaled
 from support.pools import BUNDLED
 
@@ -267,6 +267,26 @@ def test_requests_find_their_tools(query: str, name: str) -> None:
 )
 def test_what_fits_no_tool_is_known_in_the_tools_language_only(query: str, fits: bool) -> None:
     assert fits_none(query, OFFICE[:4]) is fits
+
+
+@pytest.mark.parametrize(
+    ("query", "language"),
+    [
+        ("crea una cartella", "it"),
+        ("leggi 'the little prince.txt'", "it"),
+        ("read 'la dolce vita.txt'", "en"),
+        ("open il/la/gli.txt", "en"),
+        ("2**16", "en"),
+        ("", "en"),
+        ("フォルダ", "en"),
+    ],
+)
+def test_the_language_of_a_request_is_one_that_tools_are_described_in(query: str, language: str) -> None:
+    texts = {"en": "Create folders. Read and open files.", "it": "Crea cartelle. Legge file."}
+    tools = [replace(make_tool("files"), descriptions=texts)]
+    assert request_language(query, tools) == language
+    assert request_language(query, [make_tool("files", "Create folders.")]) == "en"
+    assert request_language(query, []) == "en"
 
 
 def test_the_name_counts_more_than_the_description_and_that_more_than_arguments() -> None:

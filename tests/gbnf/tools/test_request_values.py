@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf.tools.evidence import RequestNumber, dates_in, gather_evidence, is_covered, names_in, numbers_in
+from gbnf.tools.coverage import is_covered
+from gbnf.tools.evidence import gather_evidence
+from gbnf.tools.request_values import RequestNumber, dates_in, named_dates, names_in, numbers_in
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,68 @@ def test_numbers_as_json(request_: str, numbers: list[RequestNumber]) -> None:
 )
 def test_dates_with_a_year(request_: str, dates: list[str]) -> None:
     assert [str(each) for each in dates_in(request_)] == dates
+
+
+TODAY = date(2026, 11, 21)  # a Saturday
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+
+
+@given(
+    st.dates(date(2026, 11, 21), date(2027, 11, 20)),
+    st.sampled_from(["{d} {m}", "{m} {d}", "the {d}th of {m}"]),
+)
+def test_a_date_without_a_year_is_the_next_one(day: date, form: str) -> None:
+    text = form.format(d=day.day, m=MONTHS[day.month - 1])
+    is_next = (day.month, day.day) != (2, 29)
+    assert list(named_dates(f"dinner on {text} at 20:00", TODAY).values()) == [day] * is_next
+    assert not dates_in(text)
+
+
+@given(st.dates(), st.integers(0, 6), st.sampled_from(["en", "it"]))
+def test_a_day_of_the_week_is_the_next_one(today: date, weekday: int, language: str) -> None:
+    name = {
+        "en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+        "it": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    }[language].split()[weekday]
+    for day in named_dates(f"gym {name} at 7", today).values():  # none at the end of time
+        assert day.weekday() == weekday
+        assert timedelta() < day - today <= timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("request_", "days"),
+    [
+        (
+            "lunch tomorrow, dinner the day after tomorrow",
+            {"tomorrow": "11-22", "day after tomorrow": "11-23"},
+        ),
+        (
+            "com'era ieri? e domani? e dopodomani?",
+            {"ieri": "11-20", "domani": "11-22", "dopodomani": "11-23"},
+        ),
+        ("on 2026-11-30 or May 3rd, 2026", {"2026-11-30": "11-30", "May 3rd, 2026": "05-03"}),
+        ("il 3 dicembre alle 15", {"3 dicembre": "12-03"}),
+        ("December 20:00, 30 February, lunediano, Mondays", {}),
+        ("you may go", {}),
+    ],
+)
+def test_days_that_a_request_names(request_: str, days: dict[str, str]) -> None:
+    named = named_dates(request_, TODAY)
+    assert {word: f"{day:%m-%d}" for word, day in named.items()} == days
+    assert {day.year for day in named.values()} <= {2026}
 
 
 @given(st.text(max_size=80) | st.from_regex(r"([$-]?[0-9,]{1,9}(\.[0-9]{1,3})?(%|k| million)? ){1,4}"))

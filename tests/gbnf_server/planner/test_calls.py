@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.planner.call_checks import fill_references, result_entries
+from gbnf_server.planner.call_checks import fill_references, result_entries, with_fitting_references
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
@@ -85,7 +85,8 @@ def test_what_is_filled_is_valid_or_refused(schema: dict[str, Any], entries: lis
     texts = [entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False) for entry in entries]
     assert judge.is_valid(filled["x"])
     if isinstance(filled["x"], list):
-        assert filled in ({"x": [*(given_ or []), *entries]}, {"x": [*(given_ or []), *texts]})
+        both = ([*(given_ or []), *entries], [*(given_ or []), *texts])
+        assert filled["x"] in both or (filled["x"] == given_ and not any(map(judge.is_valid, both)))
     else:
         assert filled == {"x": "\n".join([*([given_] if given_ else []), *texts])}
 
@@ -119,6 +120,27 @@ def test_entries_take_the_form_that_the_property_accepts(tool: Tool, entries: An
 def test_entries_that_do_not_fit_are_refused(tool: Tool, entries: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         fill_references(tool, {"from_step": 1}, {1: entries})
+
+
+@given(
+    st.sampled_from(
+        [TEXTS, {"type": "array", "items": {"type": "integer"}}, {"type": "string", "maxLength": 5}]
+    ),
+    st.dictionaries(st.integers(1, 3), st.lists(json_values, min_size=1, max_size=3), max_size=2),
+)
+def test_a_reference_is_offered_if_the_entries_of_a_step_fit(
+    schema: dict[str, Any], entries: dict[int, list[Any]]
+) -> None:
+    tool = _filling(schema)
+    judge = Draft202012Validator(schema)
+    offered = with_fitting_references(tool, entries)
+    texts = [
+        [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in several]
+        for several in entries.values()
+    ]
+    possible = [*entries.values(), *texts, *("\n".join(several) for several in texts)]
+    fits = not entries or any(map(judge.is_valid, possible))
+    assert ("from_step" in offered.args["properties"]) is fits
 
 
 @pytest.mark.parametrize(

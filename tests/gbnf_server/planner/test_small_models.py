@@ -26,7 +26,7 @@ from gbnf_server.backends.call_odds import (
     odds_request,
 )
 from gbnf_server.llama.token_values import TokenLogprob
-from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
+from gbnf_server.planner.events import AskApproval, CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.progress import narrowed
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.pools import BUNDLED
@@ -129,6 +129,51 @@ def test_a_large_model_may_repeat_and_answers_itself() -> None:
     assert {effect.purpose for effect in driven.of(CallModel)} == {"call"}
     assert driven.run.answer == "Noon."
     assert not driven.of(CallBlocked)
+
+
+EVENT = {"name": "create_events", "arguments": {"title": "lunch", "starts": ["2025-03-05T13:00"]}}
+
+
+@pytest.mark.parametrize(
+    ("query", "is_asked"),
+    [
+        ("put lunch in my calendar tomorrow at 13:00", True),
+        ("put lunch of 5 March 2025 at 13:00 in my calendar", False),
+        ("put lunch on 2025-03-05 at 13:00 in my calendar", False),
+    ],
+)
+@pytest.mark.parametrize("options", [SMALL, LARGE])
+def test_a_person_is_asked_before_an_event_in_the_past(
+    query: str, is_asked: bool, options: dict[str, Any]
+) -> None:
+    driven = drive(query, written(EVENT), "Done.", options=options, approvals=[False])
+    assert [effect.call["arguments"]["starts"] for effect in driven.of(AskApproval)] == (
+        [["2025-03-05T13:00"]] * is_asked
+    )
+    assert len(driven.of(ExecuteTool)) == (not is_asked)
+
+
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [
+        ("put lunch in my calendar tomorrow at 13:00", ["tomorrow: 2026-03-06"]),  # it is 2026-03-05
+        ("put lunch in my calendar today at 13:00", []),
+        ("put lunch in my calendar on 2026-03-09 at 13:00", []),
+        ("read tomorrow's paper", []),
+    ],
+)
+def test_a_small_model_is_told_which_day_is_meant(query: str, days: list[str]) -> None:
+    for options, said in ((SMALL, days), (LARGE, [])):
+        asked = drive(query, "Well.", options=options).of(CallModel)[0].request.messages[-1]["content"]
+        assert [line for line in asked.removeprefix(query).splitlines() if "2026" in line] == said
+
+
+@pytest.mark.parametrize(("query", "language"), [("crea una cartella", "it"), ("create a folder", "en")])
+def test_tools_are_described_in_the_language_of_the_request(query: str, language: str) -> None:
+    driven = drive(query, "Well.", options={**LARGE, "language": "auto"})
+    tools = driven.of(CallModel)[0].request.tools
+    described = {tool["function"]["description"] for tool in tools}
+    assert described <= {tool.description(language) for tool in BUNDLED}
 
 
 def test_what_was_just_read_is_not_written_over() -> None:

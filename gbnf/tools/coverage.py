@@ -1,0 +1,194 @@
+"""What calls have of a request, and what of it is left for others. Pure.
+
+`with_values_left` and `as_requested` change a call's schema and its texts by it; the planner ends a run by it
+(`gbnf_server.planner.progress`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from gbnf.partial_json import locate
+from gbnf.tools.ranking import QUOTED
+from gbnf.tools.request_values import LONGEST_REQUEST, PATH, names_in, numbers_in
+from gbnf.tools.tool import Tool
+
+
+def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names, quotes, codes and numbers of a request that no call contains."""
+    request, written = request[:LONGEST_REQUEST], calls_text(calls)
+    values = (*names_in(request), *(number.text for number in numbers_in(request)))
+    return tuple(value for value in values if value.casefold() not in written)
+
+
+def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether calls contain all names, quotes, codes and numbers of a request."""
+    return not uncovered_values(request, calls)
+
+
+_GROUP: Final = re.compile(r"\d+|[^\W\d_]{2,}")
+_DESTINATION: Final = re.compile(
+    r"(?:\s|[,:;])+(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$", re.IGNORECASE
+)
+
+
+def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
+    """Return the arguments of a call with their texts as the request spells them.
+
+    A text that is only the end of a path of the request becomes that path; one that has another text of the
+    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
+    request quotes in it; and a text that the request has in other letter case is written as there. A list
+    some of whose texts are in the request has none that are neither there nor in `known`, the results so
+    far, if the first ones have digits or are addresses.
+    """
+    request = request[:LONGEST_REQUEST]
+    paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
+    quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
+    groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
+
+    def completed(text: str) -> str:
+        owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
+        return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
+
+    def spelled(text: str) -> str:
+        inside = [other for other in texts if other != text and len(other) > 1 and other in text]
+        if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
+            return quoted[0]
+        for other in inside:
+            rest = text.removesuffix(other)
+            if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
+                text = rest[: destination.start()]
+        start = request.lower().find(text.lower())
+        is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
+        return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
+
+    def supported(items: list[Any]) -> list[Any]:
+        if not all(isinstance(item, str) for item in items):
+            return items
+        parts = {item: _GROUP.findall(item.casefold()) for item in items}
+        kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
+        return kept if any(re.search(r"[\d@]", item) for item in kept) else items
+
+    arguments = _each_text(arguments, completed, supported)
+    texts = sorted(_texts_in(arguments), key=len, reverse=True)
+    return dict(_each_text(arguments, spelled))
+
+
+def _each_text(
+    value: Any, change: Callable[[str], str], select: Callable[[list[Any]], list[Any]] = list
+) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case Mapping():
+            return {key: _each_text(member, change, select) for key, member in value.items()}
+        case list():
+            return [_each_text(member, change, select) for member in select(value)]
+    return value
+
+
+def _texts_in(value: Any) -> frozenset[str]:
+    match value:
+        case str():
+            return frozenset((value,))
+        case Mapping():
+            return frozenset[str]().union(*map(_texts_in, value.values()))
+        case list():
+            return frozenset[str]().union(*map(_texts_in, value))
+    return frozenset()
+
+
+_LISTED: Final = re.compile(r"(?:\s|[,;/&$€£%]|\b(?:and|or|then|e|o|und|et|y)\b)*", re.IGNORECASE)
+_ITEM: Final = r"[^\s,;?!\"'()]*[^\s,;?!\"'().]"
+_WORD_LIST: Final = re.compile(
+    rf"{_ITEM}(?:, {_ITEM})*,? (?:and|or) {_ITEM}"
+    r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|respectively)\b)"
+)
+_BESIDE: Final = re.compile(r"\s?([^\W\d_]+|%)?")
+
+
+def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]) -> Tool:
+    """Return a tool whose next call has values of a request that the calls `done` do not have.
+
+    Those arguments take one whose last value is listed with values that are left, or has the same unit, as in
+    "10, 20 and 30 years" or "a radius of 5 m, then 6 m". The tool as it is, if it was not called last or
+    there are none.
+    """
+    if not done or done[-1]["name"] != tool.name:
+        return tool
+    request, last = request[:LONGEST_REQUEST], done[-1]["arguments"]
+    used = frozenset[str]().union(*(argument_values(call["arguments"]) for call in done))
+    candidates: dict[str, list[Any]] = {}
+    for name, schema in tool.args.get("properties", {}).items():
+        is_text = schema.get("type") == "string"
+        value = next(iter(argument_values({name: last.get(name)})), "")
+        numbers = [number.text for number in numbers_in(request)]
+        listed = _listed_with(request, value) if is_text else []
+        names = (name.removesuffix("'s").removesuffix("’s") for name in names_in(request))
+        texts = (*names, *listed) if is_text else numbers
+        left = [text for text in dict.fromkeys(texts) if text not in used] if value in texts else []
+        related = [text for text in left if text in listed or _is_related(request, value, text)]
+        related = [text for text in related if text in schema.get("enum", related)]
+        if related and schema.get("type") in {"string", "integer", "number"}:
+            candidates[name] = related if is_text else [json.loads(text) for text in related]
+    if not candidates:
+        return tool
+    for each in list(candidates.values()):
+        alike = [name for name in candidates if candidates[name] == each]
+        if len(alike) == len(each) > 1:  # in the order of the last values: 3 and 4, then 5 and 12
+            alike.sort(key=lambda name: request.find(str(last[name])))
+            candidates |= {name: [value] for name, value in zip(alike, each, strict=True)}
+    values = {
+        "properties": {name: {"enum": each} for name, each in candidates.items()},
+        "required": list(candidates),
+    }
+    return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+
+
+def _listed_with(request: str, word: str) -> list[str]:
+    """Return the words of the list that has a word: gold, silver and iron."""
+    lists = (_WORD_LIST.finditer(request)) if word else ()
+    found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
+    return next(([text for text in words if len(text) > 1] for words in found if word in words), [])
+
+
+def _is_related(request: str, used: str, left: str) -> bool:
+    """Return whether two values of a request are in one list, or have the same unit."""
+    found = [re.search(rf"(?<![\w.]){re.escape(text)}(?![\d_]|\.\d)", request) for text in (used, left)]
+    first, second = found
+    if not first or not second or (not left[0].isdigit() and (used in left or left in used)):
+        return False
+    units = [_BESIDE.match(request, each.end()) for each in found if each]
+    signs = [request[each.start() - 1 : each.start()] for each in found if each]
+    if (units[0] and units[1] and units[0][1] and units[0][1] == units[1][1]) or (
+        signs[0] == signs[1] and signs[0] in {"$", "€", "£"}
+    ):
+        return True
+    between = request[min(first.end(), second.end()) : max(first.start(), second.start())]
+    return _LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
+
+
+def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a call has a value of a request, by its words, that earlier calls do not have."""
+
+    def words_of(calls: Iterable[Mapping[str, Any]]) -> Iterator[set[str]]:
+        for each in calls:
+            yield from (set(_GROUP.findall(value.casefold())) for value in argument_values(each["arguments"]))
+
+    said, used = set(_GROUP.findall(request.casefold())), set[str]().union(*words_of(earlier))
+    return any(words <= said and words - used for words in words_of([call]))
+
+
+def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
+    """Return calls in lower case, with their names: a request for Spotify calls spotify.play."""
+    return json.dumps(calls, ensure_ascii=False).casefold()
+
+
+def argument_values(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """Return the strings in arguments, and the numbers as JSON."""
+    scalars = [each for _, each, _ in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
+    return frozenset(each[1:-1] if each[0] == '"' else each for each in scalars if not each.isalpha())

@@ -1,0 +1,224 @@
+"""What a request contains, found in its words without a model: names, numbers, dates, parts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Final
+
+from gbnf.tools.ranking import QUOTED
+
+LONGEST_REQUEST: Final = 8000
+"""Characters that are searched."""
+
+_CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
+_NAME: Final = re.compile(
+    rf"(?<!\w)(?P<number>\d+ )?{_CAPITALIZED}(?:(?:,? | of (?:the )?){_CAPITALIZED})*"
+    r"(?: \d{1,3}(?=[,.;:?!)]|$))?"
+)
+_CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
+PATH: Final = re.compile(
+    r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
+)
+_NUMBER: Final = re.compile(
+    r"""(?<![\w.])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
+    (?P<power>e[+-]?\d{1,2}\b)?(?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_POWERS_OF_TEN: Final = {"k": 3, "thousand": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
+_NUMBER_WORDS: Final = {
+    word: str(number)
+    for number, word in enumerate(
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 1
+    )
+}
+_MONTHS: Final = {
+    name: number
+    for names in (
+        "january february march april may june july august september october november december",
+        "jan feb mar apr may jun jul aug sep oct nov dec",
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    )
+    for number, name in enumerate(names.split(), 1)
+}
+_MONTH, _DAY, _YEAR = (
+    rf"(?P<month>{'|'.join(_MONTHS)})\b\.?",
+    r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?!:\d)",
+    r"(?P<year>\d{4})\b",
+)
+_DATES: Final = tuple(
+    re.compile(rf"\b{text}", re.IGNORECASE)
+    for text in (
+        rf"{_MONTH}\s*{_DAY}(?:,?\s*{_YEAR})?",
+        rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s*{_YEAR})?",
+        rf"{_YEAR},?\s+{_MONTH}\s*{_DAY}",
+        r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b",
+    )
+)
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAYS_AWAY: Final = {
+    "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2,
+    "ieri": -1, "oggi": 0, "stasera": 0, "domani": 1, "dopodomani": 2,
+}  # fmt: skip
+_WEEKDAY_NUMBERS: Final = {
+    name: number
+    for names in (
+        _WEEKDAYS,
+        ["lunedì", "martedì", "mercoledì", "giovedì", "venerdì", "sabato", "domenica"],
+        ["lunedi", "martedi", "mercoledi", "giovedi", "venerdi"],
+    )
+    for number, name in enumerate(names)
+}
+_RELATIVE: Final = re.compile(
+    rf"\b(?:{'|'.join(sorted((*_DAYS_AWAY, *_WEEKDAY_NUMBERS), key=len, reverse=True))})\b", re.IGNORECASE
+)
+_NO_NAMES: Final = frozenset(("i", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3)))
+"""Dates are written as a tool wants them."""
+
+_MOST: Final = 200
+"""Names, and numbers, of a request. Each is compared with a value at each of its tokens."""
+_MOST_DIGITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNumber:
+    """A number of a request, as JSON. `share`: of a percentage, as a part of one, such as 0.05; else ""."""
+
+    text: str
+    share: str = ""
+
+
+def names_in(request: str) -> tuple[str, ...]:
+    """Return what a person would not word otherwise, each once: at most 200.
+
+    Quoted text; words with a capital letter, except at the start of a sentence, with a number; codes,
+    paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
+    """
+    return tuple(islice(dict.fromkeys(_names(request)), _MOST))
+
+
+def _names(request: str) -> Iterator[str]:
+    yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
+    unquoted = QUOTED.sub(" ", request)
+    for name in _NAME.finditer(unquoted):
+        text = name[0].rstrip(".,'’")
+        first, _, others = text.partition(" ")
+        before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip(" ")
+        begins = before[-1:] in {"", ".", "?", "!", ":", "\n"} and not name["number"]
+        if begins and first[1:] == first[1:].lower():
+            text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
+        words = text.removeprefix(name["number"] or "").split()
+        if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
+            if len(words) > 1 or not name["number"]:
+                yield text
+            yield " ".join(words)
+            yield from (text[: comma.start()] for comma in re.finditer(",", text))
+    for path in chain(_CODE.finditer(unquoted), PATH.finditer(unquoted)):
+        text = path[0].rstrip(".,;?!)")
+        if text not in {"e.g", "i.e"}:
+            yield text
+            owner, slash, name_there = text.partition("/")
+            if slash and owner.isidentifier() and name_there and "/" not in name_there:
+                yield from (owner, name_there)
+
+
+def numbers_in(request: str) -> tuple[RequestNumber, ...]:
+    """Return the numbers of a request in its order: $10,000, 8.5 million, -3, 5 %, two; at most 200."""
+    return tuple(islice(_numbers(request), _MOST))
+
+
+def _numbers(request: str) -> Iterator[RequestNumber]:
+    for found in _NUMBER.finditer(request):
+        if len(found["whole"]) > _MOST_DIGITS or len(found["fraction"] or "") > _MOST_DIGITS:
+            continue
+        unit = (found["unit"] or "").casefold()
+        digits = found["whole"].replace(",", "") + (found["fraction"] or "")
+        if found["power"]:
+            yield RequestNumber(str(float(f"{found['sign']}{digits}{found['power']}".replace("−", "-"))))
+            continue
+        value = Decimal(digits)
+        value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
+        yield RequestNumber(
+            _decimal_text(value), _decimal_text(value / 100) if unit in {"%", "percent"} else ""
+        )
+    for word in re.findall(r"\w+", request):
+        if word.casefold() in _NUMBER_WORDS:
+            yield RequestNumber(_NUMBER_WORDS[word.casefold()])
+
+
+def dates_in(request: str) -> tuple[date, ...]:
+    """Return the dates of a request that have a year, in its order: March 5th, 2026; 2026/3/5."""
+    return tuple(day for _, day in _dates(request, None))
+
+
+def named_dates(request: str, today: date) -> dict[str, date]:
+    """Return the dates of a request by the words that name them, in its order, those without a year, too.
+
+    Days of the week, and dates without a year, are the next ones after `today`.
+    """
+    return dict(_dates(request, today))
+
+
+def _dates(request: str, today: date | None) -> list[tuple[str, date]]:
+    dates: dict[int, tuple[str, date]] = {}
+    for match in chain.from_iterable(islice(pattern.finditer(request), _MOST) for pattern in _DATES):
+        month, day = _MONTHS.get(match["month"].casefold()) or int(match["month"]), int(match["day"])
+        years = [int(match["year"])] if match["year"] else []
+        if today and not years and match.start() not in dates:
+            years = [today.year + ((month, day) < (today.month, today.day))]
+        for year in years:
+            with suppress(ValueError):  # no such day
+                dates[match.start()] = match[0], date(year, month, day)
+    for match in islice(_RELATIVE.finditer(request), _MOST) if today else ():
+        assert today is not None
+        word = match[0].casefold()
+        if (ahead := _DAYS_AWAY.get(word)) is None:
+            ahead = (_WEEKDAY_NUMBERS[word] - today.weekday() - 1) % 7 + 1
+        with suppress(OverflowError):
+            dates[match.start()] = match[0], today + timedelta(days=ahead)
+    return [dates[start] for start in sorted(dates)]
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Write a number as JSON does, without zeros at its end."""
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def times_in(request: str) -> int:
+    """Return how many times of day, dates or days of the week a request names, the most of these."""
+    text = request[:LONGEST_REQUEST]
+    return max(len({*pattern.findall(text.casefold())}) for pattern in _TIMES)
+
+
+_TIMES: Final = (
+    re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2}\s?(?:am|pm)\b"),
+    re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b"),
+    re.compile(r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow)\b"),
+    re.compile(r"\b(?:lunedi|martedi|mercoledi|giovedi|venerdi|sabato|domenica|oggi|domani)\b"),
+)
+
+
+_FURTHER: Final = re.compile(
+    r"\b(?:and|then|also|both|plus|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
+    re.IGNORECASE,
+)
+_SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")
+
+
+def most_calls(request: str) -> int:
+    """Return how many calls a request may take: its parts, by conjunctions, lists and sentences."""
+    text = request[:LONGEST_REQUEST]
+    sentences = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(text))
+    commas = text.count(",")
+    return max(sentences, 1) + len(_FURTHER.findall(text)) + (commas if commas > 1 else 0)
+
+
+def asks_for_several(request: str) -> bool:
+    """Return whether a request may take several calls."""
+    return most_calls(request) > 1
