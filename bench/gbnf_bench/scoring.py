@@ -14,7 +14,7 @@ from gbnf_bench.call_matching import ActualCall, Assignment, References, best_as
 from gbnf_bench.cases import ABSTENTION_TOOLS, Case
 from gbnf_bench.expectations import accepts
 from gbnf_bench.run_log import RunRecord
-from gbnf_bench.state_checks import faults
+from gbnf_bench.state_checks import destroyed, faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class RunScore:
     made afterwards. Of the `needed` expected calls, `named` were made at least by name and `exact_matches`
     with the expected arguments; `false_positives` of the `executed` calls match no expected call. `refusals`
     counts steps whose text was not executed, by reason; `repaired` those whose call was repaired during
-    parsing. Times are seconds: of the run, and of each step's model call, compilation and grammar (() if the
-    backend does not report it).
+    parsing. `destroyed`: whether something was overwritten, deleted or sent that the case does not name.
+    Times are seconds: of the run, and of each step's model call, compilation and grammar (() if the backend
+    does not report it).
     """
 
     outcome: str
@@ -55,6 +56,7 @@ class RunScore:
     compile_s: tuple[float, ...]
     grammar_s: tuple[float, ...]
     salvaged: bool = False
+    destroyed: bool = False
 
     @property
     def blocked(self) -> int:
@@ -94,6 +96,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         should_abstain=case.abstain,
         abstained=answered and not acting,
         salvaged=run["outcome"] == "salvaged",
+        destroyed=bool(destroyed(case.after, record.before, record.after)),
         steps=len(run["steps"]),
         least_steps=case.least_steps,
         acceptable_steps=answered and len(run["steps"]) <= case.most_steps,

@@ -23,6 +23,27 @@ def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snap
     return min(found, key=len)
 
 
+def destroyed(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
+    """Return what was overwritten, deleted or sent without being asked for: no expected state has it.
+
+    What was asked for and done wrongly does not count: another text in the right file, another message.
+    """
+    meant = [path for after in expected_states for path in (*after.files, *after.gone)]
+    lost = [
+        f"the file {path} was {'overwritten' if path in end.files else 'deleted'}"
+        for path, text in before.files.items()
+        if end.files.get(path) != text
+        and not any(_under(path, [other]) or fnmatchcase(path, other) for other in meant)
+    ]
+    if not any(after.gone_events for after in expected_states):
+        lost += [f"an event was deleted: {event}" for event in before.events if event not in end.events]
+    if not any(after.messages for after in expected_states):
+        lost += [
+            f"a message was sent: {message}" for message in end.messages if message not in before.messages
+        ]
+    return tuple(lost)
+
+
 def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[str]:
     changed = {path for path, text in end.files.items() if before.files.get(path) != text}
     named = _files(after.files, end.files, changed)

@@ -22,6 +22,7 @@ QUALITY = (
     "first_tool",
     "arguments",
     "wrong_but_valid",
+    "destroyed",
     *_ABSTENTION,
     "blocked",
     "repaired",

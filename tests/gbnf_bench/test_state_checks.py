@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gbnf_bench.cases import Case, ExpectedState, InitialState, read_case
 from gbnf_bench.snapshots import Snapshot, make_case_context, snapshot
-from gbnf_bench.state_checks import faults
+from gbnf_bench.state_checks import destroyed, faults
 from gbnf_server.executors import run_executor
 from gbnf_server.system.errors import SetupError
 from support.executors import bundled_tools
@@ -52,6 +52,15 @@ def test_an_unexpected_change_is_wrong_unless_other_changes_are_allowed(
 
 
 @given(SNAPSHOTS, SNAPSHOTS)
+def test_what_is_lost_or_sent_without_being_asked_for_is_destroyed(before: Snapshot, end: Snapshot) -> None:
+    kept = all(end.files.get(path) == text for path, text in before.files.items())
+    kept &= all(event in end.events for event in before.events)
+    sent = any(message not in before.messages for message in end.messages)
+    assert bool(destroyed((ExpectedState(),), before, end)) == (not kept or sent)
+    assert not destroyed((ExpectedState(),), before, replace(before, files={"new": "x", **before.files}))
+
+
+@given(SNAPSHOTS, SNAPSHOTS)
 def test_of_several_expected_states_the_nearest_counts(before: Snapshot, end: Snapshot) -> None:
     wanted = ExpectedState(files={"a.txt": {"const": "one"}}, others=True)
     other = ExpectedState(gone=("a.txt",), others=True)
@@ -84,6 +93,7 @@ def test_a_state_is_correct_if_its_changes_are_those_expected(before: Snapshot, 
         "gone_messages": came(end.messages, before.messages),
     }
     assert faults(_case(after=expected).after, before, end) == ()
+    assert destroyed(_case(after=expected).after, before, end) == ()
     for key in ("events", "gone_events", "messages", "gone_messages"):
         if expected[key]:
             assert faults(_case(after={**expected, key: expected[key][1:]}).after, before, end)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.cli import main
 from gbnf_server.executors import Context
 from gbnf_server.planner import Planner, PlannerOptions
 from support.clients import gateway_process
@@ -118,3 +119,11 @@ def test_a_job_that_is_done_ends_with_an_answer(tmp_path: Path) -> None:
     assert run.answer is not None
     assert "invoices" in run.answer
     assert not run.answer.startswith(("{", "["))
+
+
+@pytest.mark.timeout(300)
+def test_the_doctor_says_how_the_model_writes_its_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor", "--model", str(MODEL), "--json"])
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert "in the text, not in the format of its chat template" in checks["written calls"]["found"]

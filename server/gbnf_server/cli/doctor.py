@@ -22,10 +22,16 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from gbnf.calls import ToolCall
-from gbnf.errors import ToolFormatError
+from gbnf.calls import ToolCall, ToolCalls, parse_tool_calls
+from gbnf.errors import ToolFormatError, clip
 from gbnf.extras import install_command, is_installed
+from gbnf.prompts.descriptions import declare_tool
+from gbnf.prompts.messages import Message
+from gbnf.protocols.readers import looks_like_call
 from gbnf.tool_formats import ElementArguments, ToolFormat, detect
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Request
+from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.cli.config import find_config_file
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
@@ -49,6 +55,15 @@ _GIB = 2**30
 _FASTER = f"Compiled, prompts take 0.7 of the time on a CPU with AVX-512: {install_command('compiled')}"
 _ALL_OPTIONS = "For speed, GPUs and all options of llama-server: gbnf server install"
 _WITH_GPU = f'CMAKE_ARGS="-DGGML_CUDA=on" {REINSTALL} (or GGML_VULKAN, GGML_METAL)'
+
+_CONTEXT, _CALL_TOKENS = 1024, 64
+_WEATHER = Tool.from_mapping(
+    {
+        "name": "get_weather",
+        "description": "Get the weather of a city.",
+        "args": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    }
+)
 
 _LOAD = """
 import json
@@ -242,6 +257,32 @@ def _model(path: Path) -> Iterator[Check]:
         yield Check("tool calls", "limited", f"none in the chat template: {error}", fix)
     else:
         yield Check("tool calls", "ok", _describe_format(written))
+        if needed <= _free():
+            yield from _written_calls(path)
+
+
+def _written_calls(path: Path) -> Iterator[Check]:
+    """Ask a small model for a call without a grammar, to see in which syntax it writes one."""
+    from gbnf_server.backends.in_process import InProcess  # loads llama.cpp
+
+    with InProcess(path, context_length=_CONTEXT) as backend:
+        info = backend.info()
+        if info.tool_format is None or not is_small_native(info):
+            return  # a large one takes long to load, and writes what its template has
+        tools = (declare_tool(_WEATHER),)
+        asked: Message = {"role": "user", "content": "What is the weather in Paris?"}
+        text = backend.complete(Request((asked,), tools=tools, max_tokens=_CALL_TOKENS)).text
+    if info.tool_format.marker.strip() in text:
+        yield Check("written calls", "ok", "in the format of its chat template")
+    elif looks_like_call(text) or isinstance(parse_tool_calls(text, (_WEATHER,)), ToolCalls):
+        found = f"in the text, not in the format of its chat template: {clip(text, 100)!r}"
+        fix = "Nothing: they are read as calls here. Other programs show them as text."
+        yield Check("written calls", "limited", found, fix)
+    else:
+        fix = "gbnf run --call-format json, or gbnf tune"
+        yield Check(
+            "written calls", "limited", f"none for a question about the weather: {clip(text, 100)!r}", fix
+        )
 
 
 def _describe_format(tool_format: ToolFormat) -> str:

@@ -15,6 +15,7 @@ from rich.status import Status
 from rich.text import Text
 
 from gbnf.errors import GbnfError, clip
+from gbnf.tool_formats.text_calls import NOTE as IN_TEXT
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import uncovered_values
 from gbnf.tools.pool_filter import BEST, CLEAR, filter_pool, scored
@@ -165,6 +166,10 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         cached = f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
         tokens = f"{run.prompt_tokens} prompt tokens{cached}, {run.completion_tokens} generated"
         self._line("", run.outcome, f"bold {style}", f"in {steps} and {run.duration_s:.1f} s; {tokens}")
+        in_text = sum(IN_TEXT in repair for step in run.steps for repair in step.repairs)
+        if in_text:
+            found = f"{plural(in_text, 'call')} written in the text, not in the format of the chat template"
+            self._line("", found, "dim")
         if run.salvage is not None:
             self._line("", describe_salvage(run.salvage))
         elif run.error is not None:
