@@ -184,7 +184,13 @@ def serve(
             sources[0], agents = model_for_other_tools(sources[0]), {}
         upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
         gateway = Gateway(
-            Engine(retries=retry, no_repeat=no_repeat, evidence=evidence or "all", call_format=call_format),
+            Engine(
+                retries=retry,
+                no_repeat=no_repeat,
+                evidence=evidence or "all",
+                call_format=call_format,
+                hints=not limits.no_hints,
+            ),
             upstreams,
             model=_model_name(sources[0], upstreams),
             agents=agents,

@@ -26,7 +26,8 @@ class Enforcement:
     `grammar_hash`: "sha256:…" of the grammar's GBNF text, None for an unconstrained answer. `exact`: each
     text of the grammar satisfies the schemas. `findings`: what the grammar does not enforce, and what was
     removed from schemas. `format`: how calls are written, "native" or "json", None without tools.
-    `call_odds`: the log-odds that a small model means to call a tool, if it was asked.
+    `call_odds`: the log-odds that a small model means to call a tool, if it was asked. `from_results`: a
+    small model was asked for its answer from the results of its calls alone, since the request was done.
 
     After decoding: `verified`, whether the text was matched against the grammar again; `invalid`, what is
     wrong with arguments, as far as the grammar does not enforce it; `forced_tokens`, those that the grammar
@@ -41,6 +42,7 @@ class Enforcement:
     findings: tuple[Finding, ...] = ()
     format: str | None = None
     call_odds: float | None = None
+    from_results: bool = False
     verified: bool = False
     invalid: tuple[str, ...] = ()
     forced_tokens: int = 0

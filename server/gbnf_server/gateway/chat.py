@@ -147,7 +147,7 @@ class ChatRequest:
     def content(self) -> tuple[bytes, int]:
         """A hash of what decides the grammar and its errors, and the size of that in characters."""
         given = (self.tools, self.tool_choice, self.several, self.output, self.reasoning, self.excluded)
-        text = repr(given)
+        text = repr((*given, self.asks_for_json))
         return hashlib.sha256(text.encode()).digest(), len(text)
 
     @cached_property
@@ -157,6 +157,12 @@ class ChatRequest:
             return self.max_calls != 1 and self.parallel is True
         users = (message["content"] for message in reversed(self.messages) if message["role"] == "user")
         return asks_for_several(next(users, ""))
+
+    @cached_property
+    def asks_for_json(self) -> bool:
+        """Whether the client speaks of JSON, so that a text may be some."""
+        given = (each["content"] for each in self.messages if each["role"] in {"user", "system"})
+        return any("json" in content.casefold() for content in given)
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:
@@ -201,7 +207,7 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
         key = made.get(message.get("tool_call_id", ""))
         if key is None:
             continue
-        if _is_error(message["content"]):
+        if is_error(message["content"]):
             failed[key] = failed.pop(key, 0) + 1  # the order is that of the last failures
         elif key not in succeeded:  # it may have changed what the others depend on
             succeeded.add(key)
@@ -213,7 +219,7 @@ def succeeded_calls(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
     """Return the calls, each with name and arguments, whose own result is not an error."""
     made = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls", ())}
     results = {m["tool_call_id"]: m["content"] for m in messages if "tool_call_id" in m}
-    return [made[each] for each, result in results.items() if each in made and not _is_error(result)]
+    return [made[each] for each, result in results.items() if each in made and not is_error(result)]
 
 
 def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey, ...]:
@@ -226,7 +232,8 @@ def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey,
     return tuple(sorted(found[-MAX_EXCLUDED:]))
 
 
-def _is_error(result: str) -> bool:
+def is_error(result: str) -> bool:
+    """Return whether a result says that its call failed."""
     if _ERROR.match(result):
         return True
     try:

@@ -46,7 +46,8 @@ class Target:
     """What of a backend decides how it is asked.
 
     `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`. `is_small`: whether
-    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`). `in_text`: whether
+    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`), and is made to end
+    (`gbnf_server.gateway.progress`). `in_text`: whether
     calls are only requested, and read in any syntax.
     """
 
@@ -226,7 +227,9 @@ def _compile_calls(
     # with an output format, the text is that format's
     is_answer = choice.mode == "auto" and request.output is None
     parallel = request.several and not is_named
-    offered = Offered(tools, is_answer, parallel=parallel, property_order=order)
+    # a small model writes anything as the name of a call
+    other_calls = not target.is_small or request.asks_for_json
+    offered = Offered(tools, is_answer, parallel=parallel, property_order=order, other_calls=other_calls)
     for protocol in target.protocols(request):
         native = protocol.tool_format if isinstance(protocol, NativeCalls) else None
         yield from _compile_parts(offered.tools, target, native, order)

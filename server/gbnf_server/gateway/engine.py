@@ -16,8 +16,9 @@ from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import CallStarted, Delta
+from gbnf.tool_formats import CallStarted, Delta, TextDelta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
+from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
@@ -34,6 +35,7 @@ from gbnf_server.gateway.chat import (
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
 from gbnf_server.gateway.gateway import Answers
+from gbnf_server.gateway.progress import Turn
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,
@@ -61,7 +63,8 @@ class Engine(Answers):
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
     excluded, None for never. `evidence`: what of the conversation gets a bonus in the JSON calls of a model
-    in this process (`gbnf.tools.evidence`). `call_format`: see `Target.of`.
+    in this process (`gbnf.tools.evidence`). `call_format`: see `Target.of`. `hints`: help small models to
+    choose between a call and an answer, and to end.
     """
 
     def __init__(
@@ -72,9 +75,10 @@ class Engine(Answers):
         no_repeat: int | None = None,
         evidence: EvidenceUse = "all",
         call_format: GatewayCallFormat | None = None,
+        hints: bool = True,
     ) -> None:
         self._retries, self._no_repeat, self._evidence = retries, no_repeat, evidence
-        self._call_format = call_format
+        self._call_format, self._hints = call_format, hints
         self._compiler = Compiler(timeout_s=compile_s)
 
     def close(self) -> None:
@@ -96,6 +100,8 @@ class Engine(Answers):
         the generation. Raises HttpError.
         """
         target, default_limit, compiled = await self._compiled(request, backend)
+        if target.is_small:
+            request = _with_best_first(request, compiled.tools)
         try:
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
@@ -111,8 +117,15 @@ class Engine(Answers):
                 evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
             if request.count and target.is_small:
                 compiled = await _with_odds(request, compiled, backend)
+            turn = None
+            if target.is_small and request.sampling.logprobs is None:
+                turn = Turn.of(request, compiled.tools, target.tool_format)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
+                if turn is not None:
+                    async for each in _answer_turn(turn, request, compiled, backend, asked, choice):
+                        yield each
+                    continue
                 async with aclosing(answer(backend, asked)) as events:
                     has_begun = False
                     async for event in events:
@@ -138,6 +151,7 @@ class Engine(Answers):
         try:
             info, length = await backend.facts()
             target = Target.of(info, backend.dialect, self._call_format)
+            target = replace(target, is_small=target.is_small and self._hints)
         except BackendError as error:
             raise _gateway_error(error, request) from error
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
@@ -209,6 +223,17 @@ def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceU
     return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
 
 
+def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest:
+    """Return a request with the tools first that fit best: of many, a small model calls the first.
+
+    They fit the conversation's first request, so that the prompt stays the same.
+    """
+    query = next((each["content"] for each in request.messages if each["role"] == "user"), "")
+    ranks = {tool.name: rank for rank, tool in enumerate(best_first(tools, query))}
+    ordered = sorted(request.tools, key=lambda tool: ranks.get(tool.name, len(ranks)))
+    return replace(request, tools=tuple(ordered))
+
+
 async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend) -> Compiled:
     """Return what constrains the answer of a small model to a new request: a text if it means one."""
     prose = compiled.protocol.prose()
@@ -226,6 +251,29 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     if odds >= LEAST_CALL_ODDS[is_about(request.messages[-1]["content"], compiled.tools)]:
         return replace(compiled, enforcement=enforcement)
     return replace(compiled, constraint=prose, enforcement=enforcement)
+
+
+async def _answer_turn(
+    turn: Turn, request: ChatRequest, compiled: Compiled, backend: Backend, asked: Asked, choice: int
+) -> AsyncGenerator[AnswerEvent, None]:
+    """Yield the answer of a small model after results, whole: its next call, or its text from the results."""
+    deltas: list[Delta] = []
+    answered = None
+    if not turn.is_done:
+        async with aclosing(answer(backend, asked)) as events:
+            async for event in events:
+                if isinstance(event, Answered):
+                    answered = event
+                else:
+                    deltas += [_with_id(delta, compiled) for delta in event.deltas]
+    if answered is None or turn.has_ended(answered):
+        compiled = replace(compiled, enforcement=replace(compiled.enforcement, from_results=True))
+        answered = await collect_answer(backend, Asked(turn.request(asked.request), stop=request.stop))
+        deltas = [TextDelta(turn.text(answered.completion))]
+    yield Started(choice, compiled.enforcement)
+    for delta in deltas:
+        yield delta
+    yield _finished(request, compiled, answered)
 
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:

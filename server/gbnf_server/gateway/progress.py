@@ -1,0 +1,127 @@
+"""The turn of a small model after the results of its calls: whether the request is done, by its words.
+
+A client executes calls and sends the whole conversation again, so all that is known of a run is in its
+messages. The rules are the planner's (`gbnf_server.planner.progress`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from gbnf.prompts.messages import Message
+from gbnf.protocols.readers import looks_like_call
+from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.tool_formats import ToolFormat
+from gbnf.tools import Tool
+from gbnf_server.backends.answer import Answered
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.gateway.chat import ChatRequest, is_error
+from gbnf_server.planner import salvage
+from gbnf_server.planner.events import Step
+from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
+from gbnf_server.planner.run_state import RunState
+
+_MAX_TOKENS = 256
+"""Of an answer from the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The state of the run that a conversation continues. `tools`: those that may be called."""
+
+    state: RunState
+    tools: tuple[Tool, ...]
+    options: ResolvedOptions
+
+    @classmethod
+    def of(cls, request: ChatRequest, tools: Sequence[Tool], tool_format: ToolFormat | None) -> Self | None:
+        """Return the turn of a small model; None if its last message is no result, or it may not choose."""
+        is_free = request.tool_choice.mode == "auto" and request.output is None
+        if not (is_free and tools and request.messages[-1]["role"] == "tool"):
+            return None
+        # a client does not say which of its tools change something
+        tools = tuple(replace(tool, run=replace(tool.run, effect="read")) for tool in tools)
+        state = _state(request.messages, {tool.name: tool for tool in tools})
+        options = ResolvedOptions(call_format="native", tool_format=tool_format, is_small=True)
+        return cls(state, tools, options) if salvage.found(state.steps) else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing of the request is left."""
+        is_done = seems_done(self.tools, self.state, self.options)
+        ready, _ = next_tools(self.tools, self.tools, self.state, self.options, is_done=is_done)
+        return not ready
+
+    def has_ended(self, answered: Answered) -> bool:
+        """Return whether an answer shows that the model has nothing else to do, or no answer of its own."""
+        if not answered.calls:
+            return looks_like_call(answered.completion.text)
+        return all(self._is_useless(call.name, call.arguments) for call in answered.calls)
+
+    def _is_useless(self, name: str, arguments: str) -> bool:
+        try:
+            call = {"name": name, "arguments": parse_json(arguments)}
+        except InvalidJsonError:
+            return False
+        tool = next((tool for tool in self.tools if tool.name == name), None)
+        is_repeated = tool is not None and bool(self.state.calls.refusal(tool, call))
+        return is_repeated or has_nothing_new(call, self.state, self.options)
+
+    def request(self, like: Request) -> Request:
+        """Return what is asked for the answer from the results alone, sampled like another request."""
+        messages = salvage.answer_messages(self.state.query, salvage.found(self.state.steps))
+        return replace(
+            like,
+            messages=messages,
+            grammar=salvage.text_grammar(),
+            tools=(),
+            evidence=None,
+            max_tokens=min(like.max_tokens, _MAX_TOKENS),
+        )
+
+    def text(self, completion: Completion) -> str:
+        """Return the model's answer, with what it does not say of the last result, or the results."""
+        done = salvage.found(self.state.steps)
+        answer = salvage.read(completion, self.state.query, done, may_restate=True)
+        return (
+            salvage.with_unread(answer.text, self.state.query, done) if answer.by == "model" else answer.text
+        )
+
+
+def _state(messages: Sequence[Message], tools: Mapping[str, Tool]) -> RunState:
+    """Return the state after the last request of a conversation and the results of its calls."""
+    last = max((index for index, each in enumerate(messages) if each["role"] == "user"), default=0)
+    state = RunState(messages[last]["content"], "", datetime.now(UTC))
+    state.calls.most_reads = 1
+    made: dict[str, Mapping[str, Any]] = {}
+    for message in messages[last:]:
+        made |= {call["id"]: call["function"] for call in message.get("tool_calls", ())}
+        function = made.get(message.get("tool_call_id", ""))
+        if function is None:
+            continue
+        call = {"name": function["name"], "arguments": function["arguments"]}
+        step = Step(len(state.steps) + 1, "", call)
+        if is_error(message["content"]):
+            state.calls.add_failure(call, message["content"])
+            state.steps.append(replace(step, error=message["content"], fault="error"))
+            continue
+        result = _result(message["content"])
+        if call["name"] in tools:
+            state.calls.add_result(tools[call["name"]], call, result)
+        state.steps.append(replace(step, result=result))
+    return state
+
+
+def _result(content: str) -> Mapping[str, Any]:
+    """Return the result in a message: its JSON object, or its text or values as entries."""
+    try:
+        value = parse_json(content)
+    except InvalidJsonError:
+        value = content
+    if isinstance(value, dict):
+        return value
+    return {"entries": value if isinstance(value, list) else [content]}

@@ -1,0 +1,172 @@
+"""After the results of its calls, a small model ends when the request is done, and repeats no call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.tool_formats import TextDelta, detect
+from gbnf_server.backends.base import Completion, ModelInfo, Request, Usage
+from gbnf_server.gateway.answers import AnswerEvent
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
+from gbnf_server.gateway.engine import Engine
+from support.backends import FakeBackend
+from support.gateway_answers import answer, calls, end, text
+from support.tool_templates import JSON_IN_TAGS
+
+FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
+TEXT = {"type": "string"}
+
+
+def tool(name: str, description: str, *arguments: str) -> FunctionTool:
+    parameters = {"type": "object", "properties": dict.fromkeys(arguments, TEXT), "required": list(arguments)}
+    return FunctionTool(name, description, parameters)
+
+
+TOOLS = (
+    tool("list_files", "List my files."),
+    tool("read_file", "Read a file.", "path"),
+    tool("get_weather", "Get the weather of a city.", "city"),
+)
+
+
+def called(name: str, **arguments: str) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+class Small(FakeBackend):
+    """A small model that writes these texts in turn, and keeps what it was asked."""
+
+    model = ModelInfo(tool_format=FORMAT, parameters=500_000_000, gives_logprobs=True)
+
+    def __init__(self, *texts: str | dict[str, Any], parameters: int = 500_000_000) -> None:
+        self.model = ModelInfo(tool_format=FORMAT, parameters=parameters, gives_logprobs=True)
+        self.texts = [
+            each if isinstance(each, str) else f"<tool_call>\n{json.dumps(each)}\n</tool_call>"
+            for each in texts
+        ]
+        self.asked: list[Any] = []
+
+    async def generate(self, request: Request) -> Any:
+        self.asked.append(request)
+        written = self.texts.pop(0)
+        yield TextDelta(written)
+        yield Completion(written, "stop", Usage(1, 1))
+
+
+def conversation(query: str, *done: tuple[dict[str, Any], str]) -> tuple[Any, ...]:
+    messages: list[Any] = [{"role": "user", "content": query}]
+    for number, (function, result) in enumerate(done):
+        call = {"id": f"call{number}", "function": function}
+        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call{number}", "content": result})
+    return tuple(messages)
+
+
+def ask(model: Small, query: str, *done: tuple[dict[str, Any], str], **more: Any) -> list[AnswerEvent]:
+    options = {"tools": TOOLS, "sampling": Sampling(temperature=0, max_tokens=100), **more}
+    return answer(ChatRequest("m", conversation(query, *done), **options), model)
+
+
+WEATHER = "what is the weather in Paris?", (called("get_weather", city="Paris"), "Paris: 21 degrees")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_is_done_is_answered_from_its_results(stream: bool) -> None:
+    model = Small("It is 21 degrees in Paris.")
+    events = ask(model, *WEATHER, stream=stream)
+    assert (text(events), calls(events)) == ("It is 21 degrees in Paris.", [])
+    assert end(events).reason == "stop"
+    assert end(events).enforcement.from_results
+    [asked] = model.asked
+    assert not asked.tools
+    assert "Paris: 21 degrees" in asked.messages[-1]["content"]
+
+
+def test_what_an_answer_does_not_say_of_the_result_follows() -> None:
+    events = ask(Small("I have it."), *WEATHER)
+    assert text(events) == "I have it.\n\nParis: 21 degrees"
+
+
+@pytest.mark.parametrize("useless", ["", '{"a": 1}', "hm hm hm hm hm hm hm hm hm hm hm hm"])
+def test_without_an_answer_the_results_are_returned(useless: str) -> None:
+    assert text(ask(Small(useless), *WEATHER)) == "Paris: 21 degrees"
+
+
+LISTED = called("list_files"), '["a.txt", "b.txt"]'
+
+
+def test_a_call_that_is_left_is_made() -> None:
+    read = called("read_file", path="b.txt")
+    events = ask(Small(read), "which files are there, and what does b.txt say?", LISTED)
+    assert calls(events) == [("read_file", '{"path": "b.txt"}')]
+    assert not end(events).enforcement.from_results
+
+
+@pytest.mark.parametrize("again", [called("list_files"), '{"step": 1, "result": ["a.txt"]}'])
+def test_a_call_that_is_done_is_not_made_again(again: Any) -> None:
+    events = ask(Small(again, "a.txt and b.txt."), "which files are there, and what does b.txt say?", LISTED)
+    assert (calls(events), text(events)) == ([], "a.txt and b.txt.")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"tool_choice": ToolChoice("required")},
+        {"tool_choice": ToolChoice("required", ("get_weather",))},
+        {"output": JsonObject()},
+        {"sampling": Sampling(temperature=0, logprobs=1)},
+    ],
+)
+def test_a_client_that_wants_a_call_gets_it(more: Any) -> None:
+    again = called("get_weather", city="Paris")
+    events = ask(Small(again), *WEATHER, **more)
+    assert [name for name, _ in calls(events)] == ["get_weather"]
+
+
+def test_a_large_model_and_one_without_hints_may_repeat() -> None:
+    again = called("get_weather", city="Paris")
+    request = ChatRequest("m", conversation(*WEATHER), tools=TOOLS, sampling=Sampling(temperature=0))
+    large = Small(again, parameters=8_000_000_000)
+    for model, engine in ((large, Engine()), (Small(again), Engine(hints=False))):
+        assert [name for name, _ in calls(answer(request, model, engine))] == ["get_weather"]
+        engine.close()
+
+
+def test_an_error_is_no_result() -> None:
+    again, failed = called("get_weather", city="Paris, France"), called("get_weather", city="P")
+    events = ask(Small(again), "what is the weather in Paris?", (failed, "Error: no"))
+    assert [name for name, _ in calls(events)] == ["get_weather"]
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "is_text"),
+    [
+        ("what does a.txt say?", 500_000_000, False),
+        ("what does a.txt say? Answer in JSON", 500_000_000, True),
+        ("what does a.txt say?", 8_000_000_000, True),
+    ],
+)
+def test_a_small_model_writes_no_call_of_another_name_as_text(
+    query: str, parameters: int, is_text: bool
+) -> None:
+    model = Small("Well.", "Well.", parameters=parameters)
+    ask(model, query)
+    grammar = model.asked[-1].grammar
+    for written in ('{"name": "a.txt", "arguments": {}}', '```json\n{"name": "a.txt"}\n```'):
+        assert grammar.match(written).complete is is_text
+    for written in ("Hello.", '{"city": 1}'):
+        assert grammar.match(written).complete
+
+
+@given(st.permutations(TOOLS))
+def test_the_tool_that_fits_best_is_declared_first(tools: list[FunctionTool]) -> None:
+    model = Small(called("get_weather", city="Paris"))
+    ask(model, WEATHER[0], tools=tuple(tools), tool_choice=ToolChoice("required"))
+    names = [each["function"]["name"] for each in model.asked[-1].tools]
+    assert names[0] == "get_weather"
+    assert sorted(names) == sorted(each.name for each in tools)
