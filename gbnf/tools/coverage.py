@@ -150,10 +150,11 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
 
 
 def _listed_with(request: str, word: str) -> list[str]:
-    """Return the words of the list that has a word: gold, silver and iron."""
+    """Return the words of the list that has a word: gold, silver and iron; no amounts."""
     lists = (_WORD_LIST.finditer(request)) if word else ()
     found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
-    return next(([text for text in words if len(text) > 1] for words in found if word in words), [])
+    named = ([text for text in words if len(text) > 1 and text[0].isalpha()] for words in found)
+    return next((words for words in named if word in words), [])
 
 
 def _is_related(request: str, used: str, left: str) -> bool:
