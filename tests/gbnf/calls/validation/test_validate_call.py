@@ -103,7 +103,7 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("create_dirs", {"paths": ["a", 1]}, ["'paths[1]'", "must be string, got integer 1"]),
         ("create_events", {"title": "", "starts": ["2026-01-01"]}, ["at least 1 character"]),
         ("compute", {"expression": "a" * 501}, ["another form than described: Arithmetic with", "aaa…"]),
-        ("create_events", {"title": "x", "starts": ["at 9"]}, ["'starts[0]'", "such as 2026-03-05T09:30", "'at 9'"]),  # noqa: E501 - one case a line
+        ("create_events", {"title": "x", "starts": ["at 9"]}, ["'starts[0]'", "as YYYY-MM-DDTHH:MM", "'at 9'"]),  # noqa: E501 - one case a line
         ("compute", {"expresion": "1"}, ["missing required args ['expression']"]),
         ("compute", {"expression": "1", "expresion": "1"}, ["unknown argument 'expresion'", "Did you mean 'expression'?"]),  # noqa: E501 - one case a line
         ("undo_last_turn", {"x": 1}, ["unknown argument 'x'", "It takes none."]),
