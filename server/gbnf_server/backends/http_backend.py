@@ -113,7 +113,8 @@ class EventStream(ABC):
 
     A server or a proxy that does not stream sends one object, on one line or several. `last`: what the server
     tells of the whole answer, {} if it ended too early; `logprobs` and `pieces`: those that have come.
-    `repeated`: what the text repeats without an end, "" if it does not; what has arrived of it is truncated.
+    `repeated`: what the text or the reasoning repeats without an end, "" if neither does; what has arrived is
+    truncated.
     """
 
     FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
@@ -192,6 +193,7 @@ class EventStream(ABC):
             else:
                 self._reasoning_key = self._reasoning_key or key
                 if key == self._reasoning_key:
+                    self._detector.feed(text)
                     self._splitter.feed_reasoning(text)
 
     def _count(self, text: str) -> None:
