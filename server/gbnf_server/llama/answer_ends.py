@@ -171,8 +171,8 @@ class _Place:
         repeated = rotated(self.repeated, char, counts=self.counts)
         if not repeated:
             return "left"
-        is_longer = len(repeated) > len(self.repeated)  # by a digit of its last number
-        known = self.lengths[:-1] if is_longer else self.lengths[1:]
+        # a digit more of the last number?
+        known = self.lengths[:-1] if len(repeated) > len(self.repeated) else self.lengths[1:]
         return _Place(state, repeated, (*known, length), self.counts)
 
 
@@ -280,14 +280,13 @@ class RepetitionGuard:
         """Return the place after the text, None if the automaton does not know it."""
         state = start.advance(text[: -len(repeated)])
         lengths: list[float] = []
-        counts = self._detector.counts
         for before, char in pairwise(["", "", *repeated]):
             state = None if state is None else state.advance(char)
             if state is None or state.completion_length == math.inf:
                 self._start = None
                 return None
-            if counts and before.isdecimal() and char.isdecimal():
+            if self._detector.counts and before.isdecimal() and char.isdecimal():
                 lengths.pop()
             lengths.append(state.completion_length)
         assert state is not None
-        return _Place(state, repeated, tuple(lengths), counts)
+        return _Place(state, repeated, tuple(lengths), self._detector.counts)

@@ -30,9 +30,7 @@ _LEAST = 512
 _LEAST_CLOSING = 128
 _LEAST_WITHOUT_WORDS = 4096
 _WINDOW = 40960  # characters that are kept
-_SEARCHED = 4096  # characters in which a period with numbers is looked for
-_STRIDE = 16  # characters from one search to the next
-_COUNTED_STRIDE = 256  # the same for numbers that change
+_STRIDE = 16  # characters from one search to the next; `_LEAST` for numbers that differ
 _TAIL = 48  # characters that are looked up; as many occur twice within the longest period in few texts
 
 
@@ -51,16 +49,16 @@ class RepetitionDetector:
 
     def feed(self, piece: str) -> None:
         """Add the next piece of the text."""
-        while piece:
-            count = _STRIDE - self._length % _STRIDE
-            part, piece = piece[:count], piece[count:]
+        start = 0
+        while part := piece[start : start + _STRIDE - self._length % _STRIDE]:
+            start += len(part)
             for char in part if self.repeated else "":
                 self.repeated = rotated(self.repeated, char, counts=self.counts)
             self._end = (self._end + part)[-_WINDOW:]
             self._length += len(part)
             if not self.repeated and not self._length % _STRIDE:
                 self.repeated, self.counts = _repeated(self._end), False
-            if not self.repeated and not self._length % _COUNTED_STRIDE:
+            if not self.repeated and not self._length % _LEAST:
                 self.repeated, self.counts = _counted(self._end), True
 
 
@@ -76,10 +74,7 @@ def rotated(repeated: str, char: str, *, counts: bool) -> str:
 
 def _repeated(text: str) -> str:
     """Return the shortest text that is repeated often enough at the end, "" if there is none."""
-    length = len(text)
-    if length < _LEAST_CLOSING:
-        return ""
-    if _CLOSING.fullmatch(text, length - _LEAST_CLOSING):
+    if _CLOSING.fullmatch(text, len(text) - _LEAST_CLOSING):
         period = next((count for count in range(1, 9) if _has_period(text, count, _LEAST_CLOSING)), 0)
         if period:
             return text[-period:]
@@ -91,10 +86,9 @@ def _repeated(text: str) -> str:
 
 
 def _counted(text: str) -> str:
-    """Return the same for a text in which numbers change."""
-    shape = _NUMBER.sub("0", text[-_SEARCHED:])
-    period = _period(shape)
-    if not period or not _has_words(shape[-period:]):
+    """Return the same for a text whose numbers differ."""
+    shape = _NUMBER.sub("0", text[-_LEAST_WITHOUT_WORDS:])
+    if not (period := _period(shape)) or not _has_words(shape[-period:]):
         return ""
     units, places = _UNIT.findall(text), set[tuple[int, str]]()
     for count, at in enumerate(range(len(units) - period, -1, -period), 1):

@@ -458,10 +458,8 @@ def test_a_counter_without_an_end_is_truncated(wire: Wire) -> None:
         answer, _ = ask(backend, grammar=None, max_tokens=100_000)
     assert text.startswith(answer.text)
     assert 2560 < len(answer.text) < 5000
-    assert (answer.finish_reason, re.sub(r"\d+", "0", answer.repeated) in "abs(-0) == 0, " * 2) == (
-        "length",
-        True,
-    )
+    assert answer.finish_reason == "length"
+    assert re.sub(r"\d+", "0", answer.repeated) in "abs(-0) == 0, " * 2
 
 
 def test_reasoning_that_repeats_without_an_end_is_truncated() -> None:

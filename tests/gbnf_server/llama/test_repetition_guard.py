@@ -252,7 +252,8 @@ def test_whatever_the_grammar_nothing_else_changes(
     with patch.object(backend, "_jumps", jumps):
         with patch.object(repetition, "_LEAST", 10**9):
             free = backend.complete(request)
-        with patch.multiple(repetition, _LEAST=4, _LEAST_WITHOUT_WORDS=4, _REPEATS=2, _TAIL=2, _STRIDE=1):
+        low = {"_LEAST": 4, "_LEAST_WITHOUT_WORDS": 4, "_REPEATS": 2, "_MOST_REPEATS": 2, "_LEAST_COUNTED": 1}
+        with patch.multiple(repetition, **low, _TAIL=2, _STRIDE=1):
             found = backend.complete(request)
     match = engine().match(grammar, found.text)
     if not found.repeated:
