@@ -131,6 +131,9 @@ def test_what_counts_goes_on_with_any_number(unit: str, later: int, widths: list
 
 
 RUNAWAY = {
+    "a word": "state ",
+    "a quoted name": '"budget.txt", ',
+    "a line": '{"temp_c": 21, "city": "Rome"}\n',
     "an abbreviation": "Abbr. (abbr), ",
     "a cycle of entries": '"today", "tomorrow", ',
     "an object": '{"name": "lunch", "day": 3}, ',
