@@ -239,6 +239,12 @@ def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
     assert engine().match(grammar, found.text).complete
 
 
+LOW: dict[str, Any] = {
+    "_LEAST": 4, "_LEAST_WITHOUT_WORDS": 4, "_LEAST_COUNTED": 1, "_REPEATS": 2, "_MOST_REPEATS": 2,
+    "_TAIL": 2, "_STRIDE": 1,
+}  # fmt: skip
+
+
 @settings(max_examples=scaled(40))
 @given(
     rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
@@ -252,8 +258,7 @@ def test_whatever_the_grammar_nothing_else_changes(
     with patch.object(backend, "_jumps", jumps):
         with patch.object(repetition, "_LEAST", 10**9):
             free = backend.complete(request)
-        low = {"_LEAST": 4, "_LEAST_WITHOUT_WORDS": 4, "_REPEATS": 2, "_MOST_REPEATS": 2, "_LEAST_COUNTED": 1}
-        with patch.multiple(repetition, **low, _TAIL=2, _STRIDE=1):
+        with patch.multiple(repetition, **LOW):
             found = backend.complete(request)
     match = engine().match(grammar, found.text)
     if not found.repeated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from gbnf_server.planner.drivers import RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, ModelCalled, Run, RunFinished, TextWritten
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.recording import RunRecorder
+from gbnf_server.planner.recording import RecordedCall, RunRecorder
 from gbnf_server.planner.run_files import RecordedRun, read_runs
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ContextOverflowError
 from support.backends import FakeBackend
@@ -124,7 +124,8 @@ def holds_what_was_written(found: RecordedRun, events: list[Event], pieces: Sequ
     reasoning = "".join(piece.text for piece in pieces if isinstance(piece, ReasoningDelta))
     called = [event for event in events if isinstance(event, ModelCalled)]
     [decoding] = found.decodings
-    for each in [*called, decoding]:
+    ends: list[ModelCalled | RecordedCall] = [*called, decoding]
+    for each in ends:
         assert (each.text, each.reasoning, each.usage.completion_tokens) == (text, reasoning, len(pieces))
     assert [(event.step, event.finish_reason, event.purpose) for event in called] == (
         [(1, "length", "call")] if pieces else []
@@ -138,15 +139,16 @@ def holds_what_was_written(found: RecordedRun, events: list[Event], pieces: Sequ
 def test_an_error_in_the_middle_of_an_answer(
     pieces: list[Piece], text: bool, driver: Callable[..., Run], is_late: bool
 ) -> None:
-    late = ticking()
-    limit = {"max_seconds": 9.0} if is_late else {}
-    clock = late if not is_late else (lambda: late() + timedelta(seconds=30 * failed[0]))
-    failed = [False]
+    ticks, failed = ticking(), [False]
 
     async def fail() -> None:
         failed[0] = True
         raise AnswerTimeoutError("too late") if is_late else BackendError("lost")
 
+    def clock() -> datetime:
+        return ticks() + timedelta(seconds=30 * (failed[0] and is_late))
+
+    limit: dict[str, Any] = {"max_seconds": 9.0} if is_late else {}
     found, events, run = recorded(
         Unending(pieces, fail),
         partial(driver, text=text),
@@ -156,10 +158,10 @@ def test_an_error_in_the_middle_of_an_answer(
     holds_what_was_written(found, events, pieces)
     assert run is not None
     assert (found.run, run.outcome) == (run, "exhausted" if is_late else "failed")
-    [called] = [event for event in events if isinstance(event, ModelCalled)] or [None]
     steps = [(step.number, step.text, step.reasoning, step.call, step.error) for step in run.steps]
-    wanted = called and (1, called.text, called.reasoning, None, "too late" if is_late else "lost")
-    assert steps == ([wanted] if wanted else [])
+    error = "too late" if is_late else "lost"
+    called = [event for event in events if isinstance(event, ModelCalled)]
+    assert steps == [(1, event.text, event.reasoning, None, error) for event in called]
     assert run.completion_tokens == len(pieces)
     assert isinstance(events[-1], RunFinished)
 
