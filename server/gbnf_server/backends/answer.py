@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
@@ -379,6 +379,14 @@ def _reported_probabilities(
         grammar = compile_schema(grammar, whitespace="free")
     text = completion.text
     return value_probabilities(grammar, text, ReportedTokens(text, completion.logprobs))
+
+
+def unfinished(pieces: Sequence[AnswerPiece]) -> Completion:
+    """Return what has come of an answer that did not end; a piece is about one token."""
+    separated = [delta for piece in pieces if not piece.text for delta in piece.deltas]
+    reasoning = "".join(delta.text for delta in separated if isinstance(delta, ReasoningDelta))
+    text = "".join(piece.text for piece in pieces)
+    return Completion(text, "length", Usage(0, len(pieces)), reasoning=reasoning)
 
 
 async def end_of(events: AsyncGenerator[AnswerEvent, None]) -> Answered:

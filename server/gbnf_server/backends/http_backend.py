@@ -87,7 +87,7 @@ async def stream_answer(
             if isinstance(line, httpx.Response):
                 response = line
                 continue
-            repeats = bool(stream.repeated)
+            repeats = bool(stream.detector.repeated)
             stream.feed(line)
             for event in arrived:
                 yield event
@@ -95,14 +95,14 @@ async def stream_answer(
             if repeats and line.strip():  # and this line did not end it
                 break
     stream.end()
-    is_broken_off = stream.repeated and not stream.last
+    is_broken_off = stream.detector.repeated and not stream.last
     completion = (
         Completion("", "length", Usage(0, stream.pieces)) if is_broken_off else read(response, stream)
     )
     reasoning, text = splitter.close()
     completion = replace(completion, text=text, reasoning=stream.reasoning or reasoning)
-    if stream.repeated and completion.finish_reason == "length":
-        completion = replace(completion, shortened_at=len(completion.text), repeated=stream.repeated)
+    if stream.detector.repeated and completion.finish_reason == "length":
+        completion = replace(completion, shortened_at=len(completion.text), repeated=stream.detector.repeated)
     for event in arrived:
         yield event
     yield completion
@@ -113,7 +113,7 @@ class EventStream(ABC):
 
     A server or a proxy that does not stream sends one object, on one line or several. `last`: what the server
     tells of the whole answer, {} if it ended too early; `logprobs` and `pieces`: those that have come.
-    `repeated`: what the text repeats without an end, "" if it does not; what has arrived of it is truncated.
+    `detector`: of what the text or the reasoning repeats without an end; what has arrived is then truncated.
     """
 
     FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
@@ -128,7 +128,7 @@ class EventStream(ABC):
         self._joiners = {key: SurrogateJoiner() for key in self._texts}
         self._reasoning_key = ""
         self.pieces = self._characters = 0
-        self._detector = RepetitionDetector()
+        self.detector = RepetitionDetector()
         self.last: dict[str, Any] = {}
         self.logprobs: list[Any] = []
 
@@ -164,11 +164,6 @@ class EventStream(ABC):
         """The reasoning that the server has separated from the text."""
         return "".join(self._texts.get(self._reasoning_key, ()))
 
-    @property
-    def repeated(self) -> str:
-        """See the class."""
-        return self._detector.repeated
-
     def _add(self, message: Any) -> None:
         """Add the pieces of text in an object: the content, and the reasoning of the first key that comes.
 
@@ -187,11 +182,12 @@ class EventStream(ABC):
                 continue
             self._texts[key].append(text)
             if key == "content":
-                self._detector.feed(text)
+                self.detector.feed(text)
                 self._splitter.feed(text)
             else:
                 self._reasoning_key = self._reasoning_key or key
                 if key == self._reasoning_key:
+                    self.detector.feed(text)
                     self._splitter.feed_reasoning(text)
 
     def _count(self, text: str) -> None:

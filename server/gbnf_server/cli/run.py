@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -203,7 +203,8 @@ def run_request(
             if recorder is not None:
                 recorder.record(planner)
             try:
-                return print_run(planner.stream(query, images=images, text=streams), output, progress, pool)
+                with closing(planner.stream(query, images=images, text=streams)) as events:
+                    return print_run(events, output, progress, pool)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
                 raise

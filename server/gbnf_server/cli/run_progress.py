@@ -336,7 +336,7 @@ def _hints(run: Run, offered: int) -> Iterator[str]:
         [name] = done
         yield f"If the result of {name} is the answer, end the run with it: --terminal {name}."
     calls = Counter(canonical(dict(step.call)) for step in run.steps if step.call is not None)
-    has_trouble = any(step.error is not None for step in run.steps) or any(
+    has_trouble = any(step.refusal or step.fault for step in run.steps) or any(
         count > 1 for count in calls.values()
     )
     if not has_trouble:

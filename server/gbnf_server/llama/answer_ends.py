@@ -11,13 +11,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.match import MatchState
 from gbnf_server.llama.constraint import Constraint, decode_prefix
 from gbnf_server.llama.native import NativeModel, Speller
-from gbnf_server.llama.repetition import RepetitionDetector
+from gbnf_server.llama.repetition import RepetitionDetector, rotated
 
 _KEPT = 4096  # completions of states: one answer sees few, since those inside a string are one state
 
@@ -139,13 +140,15 @@ _CANNOT_FOLLOW = 4  # repetitions; one may also be the beginning of what follows
 class _Place:
     """A state of the grammar in a text that repeats.
 
-    `repeated`: what comes next if it goes on. `lengths`: of the shortest completions, before the last
-    repetition and after each of its characters. `closes`: whether the value is being closed.
+    `repeated`: what comes next if it goes on; if it `counts`, with other numbers. `lengths`: of the shortest
+    completions, before the last repetition and after each of its characters, a number that may change being
+    one. `closes`: whether the value is being closed.
     """
 
     state: MatchState
     repeated: str
     lengths: tuple[float, ...]
+    counts: bool = False
     closes: bool = False
 
     @property
@@ -165,9 +168,12 @@ class _Place:
             if state.advance(self.repeated * _CANNOT_FOLLOW) is None:
                 return "ended"
             return _Place(state, self.repeated, (length,), closes=True)
-        if char != self.repeated[0]:
+        repeated = rotated(self.repeated, char, counts=self.counts)
+        if not repeated:
             return "left"
-        return _Place(state, self.repeated[1:] + char, (*self.lengths[1:], length))
+        # a digit more of the last number?
+        known = self.lengths[:-1] if len(repeated) > len(self.repeated) else self.lengths[1:]
+        return _Place(state, repeated, (*known, length), self.counts)
 
 
 _Step: TypeAlias = _Place | Literal["refused", "ended", "left"]
@@ -274,11 +280,13 @@ class RepetitionGuard:
         """Return the place after the text, None if the automaton does not know it."""
         state = start.advance(text[: -len(repeated)])
         lengths: list[float] = []
-        for char in ["", *repeated]:
+        for before, char in pairwise(["", "", *repeated]):
             state = None if state is None else state.advance(char)
             if state is None or state.completion_length == math.inf:
                 self._start = None
                 return None
+            if self._detector.counts and before.isdecimal() and char.isdecimal():
+                lengths.pop()
             lengths.append(state.completion_length)
         assert state is not None
-        return _Place(state, repeated, tuple(lengths))
+        return _Place(state, repeated, tuple(lengths), self._detector.counts)

@@ -183,7 +183,7 @@ def words(text: str) -> list[str]:
 
 
 def _check_length(tool: Tool, completion: Completion) -> None:
-    """Raise `CallRefusedError` if the answer, or a call that changes something, is shortened.
+    """Raise `CallRefusedError` if an answer, a call that changes something, or one that repeats is shortened.
 
     `_read` judges truncated texts.
     """
@@ -192,7 +192,7 @@ def _check_length(tool: Tool, completion: Completion) -> None:
     tokens = completion.usage.completion_tokens
     if tool.name == FINAL_ANSWER.name:
         error = f"the message did not end within {tokens} tokens; write a shorter one"
-    elif tool.run.effect == "write":
+    elif tool.run.effect == "write" or completion.repeated:
         error = f"the call was shortened to end within {tokens} tokens, and not executed; write a shorter one"
     else:
         return

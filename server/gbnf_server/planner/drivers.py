@@ -133,12 +133,21 @@ class _Driving:
         """Take the reply of the model, or yield a piece of its text after its hooks."""
         if isinstance(event, Answered):
             self.reply = event.completion
-        elif self.text and event.text:
+            return
+        effect.pieces.append(event)
+        if self.text and event.text:
             said = "".join(delta.text for delta in event.deltas if isinstance(delta, TextDelta))
             at = self.environment.clock()
             written = TextWritten(at, effect.step, effect.purpose, event.text, said)
             self._hook_errors += self.environment.call_hooks(written)
             yield written
+
+    def close(self) -> None:
+        """Close the loop, after the hooks for a text that was cancelled."""
+        with suppress(asyncio.CancelledError), closing(self.planning):
+            cancelled = self.planning.throw(asyncio.CancelledError())
+            if isinstance(cancelled, Event):
+                self.environment.call_hooks(cancelled)
 
 
 def drive(
@@ -164,7 +173,7 @@ def drive(
             except GbnfError as error:
                 driving.error = error
     finally:
-        planning.close()
+        driving.close()
     assert driving.run is not None
     return driving.run
 
@@ -199,7 +208,7 @@ async def astream(
             except GbnfError as error:
                 driving.error = error
     finally:
-        planning.close()
+        driving.close()
     if finished is not None and driving.run is not None:
         finished.append(driving.run)
 

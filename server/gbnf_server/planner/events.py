@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeAlias
 from gbnf.protocols.readers import AnswerReader
 from gbnf.strict_json import map_json
 from gbnf.tools import Tool
+from gbnf_server.backends.answer import AnswerPiece
 from gbnf_server.backends.base import Request, Timings, Usage
 from gbnf_server.llama.token_values import ValueProbability
 
@@ -109,12 +110,12 @@ class Step(_Json):
     """One step of a run: the model's text, and its outcome.
 
     `call` is None if the text has no valid call. `refusal` says why it was not executed, `fault` why there is
-    no result, and `error` is the message to the model; all are None for a step that succeeded. `result` is
-    the whole result of the tool (the model may have seen a shortened one). `model_s` and `tool_s`: seconds.
-    `repairs` lists the repairs of a text tool call. `reasoning` is the model's reasoning before the call, if
-    the backend returns it; it is not part of the call. `output` is what the tool printed, and the traceback
-    of an exception; no model sees it. `probabilities`: of the values in the call, if the planner's options
-    ask for them.
+    no result, and `error` is the message to the model; all are None for a step that succeeded. A text that an
+    error of the backend ended has that `error` alone, and ends the run. `result` is the whole result of the
+    tool (the model may have seen a shortened one). `model_s` and `tool_s`: seconds. `repairs` lists the
+    repairs of a text tool call. `reasoning` is the model's reasoning before the call, if the backend returns
+    it; it is not part of the call. `output` is what the tool printed, and the traceback of an exception; no
+    model sees it. `probabilities`: of the values in the call, if the planner's options ask for them.
     """
 
     number: int
@@ -237,6 +238,7 @@ class TextWritten(_StepEvent):
 class ModelCalled(_StepEvent):
     """The model generated `text`, for a `purpose`. `duration_s`: the whole call; `timings`: the backend's.
 
+    An error or a cancellation may have ended the text; there is one token in `usage` for each piece then.
     `shortened_at`: the index in the text from which on the token limit determined it, or `repeated` what the
     model repeated without an end (see `Completion`).
     """
@@ -340,12 +342,13 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Generate text. `reader`: makes the reader of it, for the part that belongs to the final answer."""
+    """Generate text. `reader`: makes the reader of its part in the final answer; `pieces`: as they come."""
 
     request: Request
     reader: Callable[[], AnswerReader] = field(compare=False, repr=False)
     step: int
     purpose: Purpose
+    pieces: list[AnswerPiece] = field(default_factory=list, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,9 @@ class _Loop(ModelCalls):
             while run is None:
                 run = yield from self._step()
         except GbnfError as error:
+            if (cut := state.unfinished) is not None:
+                step = Step(cut.step, cut.text, model_s=cut.duration_s, reasoning=cut.reasoning)
+                state.steps.append(replace(step, error=str(error)))
             if self.seconds_left() > LEAST_SECONDS:
                 run = state.finish("failed", self.clock(), error=str(error))
                 lost = isinstance(error, BackendUnreachableError)

@@ -11,6 +11,7 @@ template; with other backends it is a message of plain text.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
+from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
@@ -196,7 +198,13 @@ class ModelCalls:
         )
         if purpose == "choice":
             request = odds_request(request)
-        completion = yield CallModel(request, _reader(purpose, options), state.number, purpose)
+        call, ended = CallModel(request, _reader(purpose, options), state.number, purpose), None
+        try:
+            completion = yield call
+        except (GbnfError, CancelledError) as error:
+            if not call.pieces:
+                raise
+            completion, ended = unfinished(call.pieces), error
         assert isinstance(completion, Completion)
         at = self.clock()
         seconds = (at - begun).total_seconds()
@@ -206,21 +214,23 @@ class ModelCalls:
             completion=completion.usage.completion_tokens,
             cached=completion.usage.cached_tokens,
         )
-        yield from self.emit(
-            ModelCalled(
-                at,
-                state.number,
-                completion.text,
-                completion.finish_reason,
-                completion.usage,
-                completion.timings,
-                seconds,
-                completion.reasoning,
-                purpose,
-                completion.shortened_at,
-                completion.repeated,
-            )
+        called = ModelCalled(
+            at,
+            state.number,
+            completion.text,
+            completion.finish_reason,
+            completion.usage,
+            completion.timings,
+            seconds,
+            completion.reasoning,
+            purpose,
+            completion.shortened_at,
+            completion.repeated,
         )
+        state.unfinished = None if ended is None else called
+        yield from self.emit(called)
+        if ended is not None:
+            raise ended
         return completion, seconds
 
     def salvage(self, run: Run, *, ask: bool) -> Part[Run]:

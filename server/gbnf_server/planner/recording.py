@@ -53,6 +53,7 @@ INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
 MOST_CHARACTERS = 4_000_000
 """Of the distinct lines of the grammars of a page."""
+_TOLD = ("text", "reasoning", "finish_reason", "usage", "purpose")
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")
 
 
@@ -95,8 +96,8 @@ def _probability(value: Any) -> float:
 class RecordedCall:
     """One call of a model. Its fields are those of `Request` and `Completion`; `step` 0 is none.
 
-    `grammar`: as GBNF, or a JSON Schema as JSON, "" without one. `error`: why there is no answer, "" if there
-    is. `trace` is empty if the backend has none.
+    `grammar`: as GBNF, or a JSON Schema as JSON, "" without one. `error`: why there is no whole answer,
+    "" if there is. `trace` is empty if the backend has none.
     """
 
     messages: tuple[Mapping[str, Any], ...] = ()
@@ -262,8 +263,9 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
                 return
             case StepStarted(_, step) | SalvageStarted(_, step):
                 self._step = step
-            case ModelCalled(purpose=purpose) if self._decodings:
-                self._decodings[-1] = replace(self._decodings[-1], purpose=purpose)
+            case ModelCalled() if self._decodings:
+                told = {name: getattr(event, name) for name in _TOLD}
+                self._decodings[-1] = replace(self._decodings[-1], **told)
         self._events.append(event)
 
     def close(self) -> None:

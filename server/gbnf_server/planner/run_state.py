@@ -10,7 +10,7 @@ from typing import Any
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
 from gbnf_server.planner.compaction import Compaction, PromptMeter
-from gbnf_server.planner.events import Outcome, Run, SalvagedAnswer, Step
+from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
 from gbnf_server.planner.repeats import CallLog
 
 
@@ -40,6 +40,7 @@ class RunState:
     compaction: Compaction = field(default_factory=Compaction)  # how the history is shown
     meter: PromptMeter = field(default_factory=PromptMeter)
     steps: list[Step] = field(default_factory=list)
+    unfinished: ModelCalled | None = None  # the last call of the model, if an error has ended it
     warnings: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)
 

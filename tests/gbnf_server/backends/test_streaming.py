@@ -452,6 +452,25 @@ def test_text_that_repeats_without_an_end_is_truncated(wire: Wire) -> None:
     assert answer.usage.completion_tokens > 0 or wire.make is vllm  # the usage comes with the end
 
 
+def test_a_counter_without_an_end_is_truncated(wire: Wire) -> None:
+    text = "".join(f"abs(-{each}) == {each}, " for each in range(5000))
+    with wire.serve(wire.events(*cut(text, [4]))) as backend:
+        answer, _ = ask(backend, grammar=None, max_tokens=100_000)
+    assert text.startswith(answer.text)
+    assert 2560 < len(answer.text) < 5000
+    assert answer.finish_reason == "length"
+    assert re.sub(r"\d+", "0", answer.repeated) in "abs(-0) == 0, " * 2
+
+
+def test_reasoning_that_repeats_without_an_end_is_truncated() -> None:
+    pieces = ["so I look again. "] * 1000
+    with at("v1/chat/completions", chat_events(*pieces, key="reasoning_content")) as script:
+        answer, _ = ask(vllm(script), grammar=None, max_tokens=100_000)
+    assert (answer.text, answer.finish_reason) == ("", "length")
+    assert 512 <= len(answer.reasoning) < 600
+    assert answer.repeated in pieces[0] * 2
+
+
 def test_text_that_ends_may_repeat(wire: Wire) -> None:
     text = "github." * 100
     with wire.serve(wire.events(text)) as backend:

@@ -367,6 +367,29 @@ def test_a_run_that_fails_is_recorded(gbnf: Gbnf, ping: list[Any], tmp_path: Pat
     assert value["outcome"] in ("failed", "interrupted")
 
 
+def test_a_run_that_is_interrupted_in_an_answer_is_recorded(
+    gbnf: Gbnf, ping: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[str] = []
+
+    def show(self: RunProgress, event: Any) -> None:
+        del self
+        if isinstance(event, TextWritten):
+            pieces.append(event.text)
+            if len(pieces) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunProgress, "show", show)
+    record = tmp_path / "run.json"
+    assert gbnf("run", "ping", *ping, "--stream", "--record", record).code == ExitCode.INTERRUPTED
+    value = json.loads(record.read_text("utf-8"))
+    assert (value["outcome"], len(pieces)) == ("interrupted", 3)
+    assert [(each["text"], each["usage"]["completion_tokens"]) for each in value["decodings"]] == [
+        ("".join(pieces), 3)
+    ]
+    assert value["events"][-1]["text"] == "".join(pieces)
+
+
 @pytest.mark.parametrize("is_present", [True, False])
 def test_a_person_at_a_terminal_may_be_asked(monkeypatch: pytest.MonkeyPatch, is_present: bool) -> None:
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: is_present)

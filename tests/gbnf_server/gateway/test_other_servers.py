@@ -64,6 +64,17 @@ def test_calls_are_read_from_the_text_of_a_plain_server(written: str, said: str,
     assert not body.keys() & {"tools", "response_format", "grammar"}
 
 
+def test_text_and_calls_that_count_without_an_end_are_truncated_and_reported() -> None:
+    lines = "".join(f'{{"temp_c": {each}, "city": "Rome"}}\n' for each in range(1000))
+    files = '{"name": "go", "arguments": {"place": "' + "".join(f"file{each}.txt, " for each in range(1000))
+    for written, repeated in (("It was: " + lines, "temp_c"), (files, ".txt")):
+        events, _ = asked_plainly(ask(stream=True), chunks(written))
+        finished = end(events)
+        assert (finished.reason, calls(events)) == ("length", [])
+        assert len(text(events)) < len(written) / 2
+        assert repeated in finished.enforcement.repeated * 2
+
+
 def test_text_of_a_plain_server_is_text() -> None:
     events, _ = asked_plainly(ask(stream=True), chunks("It is {nice} today."))
     assert (text(events), calls(events), end(events).reason) == ("It is {nice} today.", [], "stop")

@@ -74,7 +74,10 @@ STRINGS = {"type": "array", "items": {"type": "string"}}
 
 @dataclass(frozen=True)
 class Case:
-    """What a model writes: `before`, then `unit` without an end. `after`: what has to follow the last one."""
+    """What a model writes: `before`, then `unit` without an end, with a counter for each #.
+
+    `after`: what has to follow the last one.
+    """
 
     schema: dict[str, Any]
     before: str
@@ -84,6 +87,14 @@ class Case:
 
     def __repr__(self) -> str:
         return self.before + self.unit
+
+    @property
+    def endless(self) -> str:
+        return self.before + "".join(self.unit.replace("#", str(count)) for count in range(90, 3090))
+
+
+def shape(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
 
 
 CASES = [
@@ -100,6 +111,16 @@ CASES = [
         "]",
     ),
     Case({"type": "array", "items": {"type": "integer"}}, "[0", ", 0", "]"),
+    Case(closed(["text"], text={"type": "string"}), '{"text": "', "abs(-#) == #, ", '"}'),
+    Case(closed(["text"], text={"type": "string"}), '{"text": "', "row # of #\\n", '"}'),
+    Case(closed(["files"], files=STRINGS), '{"files": ["a.txt"', ', "file#.txt"', "]}"),
+    Case({**STRINGS, "minItems": 300}, '["a.txt"', ', "file#.txt"', "]", 300),
+    Case(
+        {"type": "array", "items": closed(["name", "day"], name={"type": "string"}, day={"type": "integer"})},
+        '[{"name": "lunch", "day": 3}',
+        ', {"name": "lunch", "day": #}',
+        "]",
+    ),
 ]
 
 
@@ -107,7 +128,7 @@ CASES = [
 @pytest.mark.parametrize(("case", "jumps"), [*zip(CASES, cycle([True, False])), (CASES[0], False)])
 def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case, jumps: bool) -> None:
     grammar = compile_schema(case.schema)
-    endless = case.before + case.unit * 3000
+    endless = case.endless
     with patch.object(backend, "_jumps", jumps):
         found = decode(backend, grammar, writing(endless))
     assert found.finish_reason == "stop"
@@ -115,13 +136,25 @@ def test_a_value_ends_where_the_grammar_allows_it(backend: InProcess, case: Case
     assert found.text.endswith(case.after)
     assert endless.startswith(found.text.removesuffix(case.after))
     assert found.shortened_at <= len(found.text) - len(case.after)
-    assert found.repeated in case.unit * 2
+    assert shape(found.repeated) in shape(case.unit) * 2
     assert engine().match(grammar, found.text).complete
     value = json.loads(found.text)
     jsonschema.validate(value, case.schema)
     assert len(value) >= case.least
     if "days" in value and case.unit.startswith(", "):  # entries are not cut
         assert set(value["days"]) == {"today", "tomorrow"}
+
+
+@pytest.mark.parametrize("least", [50, 110, 111, 112, 920])
+def test_numbers_may_get_longer_up_to_where_the_value_can_end(backend: InProcess, least: int) -> None:
+    """The text repeats from about the 30th entry on; the numbers get longer at the 10th and the 910th."""
+    case = Case({**STRINGS, "minItems": least}, '["a.txt"', ', "#a.txt"', "]", least)
+    with patch.multiple(repetition, _LEAST=128, _LEAST_COUNTED=1, _MOST_REPEATS=20):
+        found = decode(backend, compile_schema(case.schema), writing(case.endless))
+    value = json.loads(found.text)
+    assert shape(found.repeated) in shape(case.unit) * 2
+    assert max(least, 20) <= len(value) <= max(least, 50) + 1
+    assert case.endless.startswith(found.text.removesuffix("]"))
 
 
 def test_strings_as_long_as_they_must_be(backend: InProcess) -> None:
@@ -206,6 +239,12 @@ def test_nesting_without_an_end_is_closed(backend: InProcess) -> None:
     assert engine().match(grammar, found.text).complete
 
 
+LOW: dict[str, Any] = {
+    "_LEAST": 4, "_LEAST_WITHOUT_WORDS": 4, "_LEAST_COUNTED": 1, "_REPEATS": 2, "_MOST_REPEATS": 2,
+    "_TAIL": 2, "_STRIDE": 1,
+}  # fmt: skip
+
+
 @settings(max_examples=scaled(40))
 @given(
     rules=grammars(), temperature=st.sampled_from([0.0, 0.5]), seed=st.integers(0, 99), jumps=st.booleans()
@@ -219,7 +258,7 @@ def test_whatever_the_grammar_nothing_else_changes(
     with patch.object(backend, "_jumps", jumps):
         with patch.object(repetition, "_LEAST", 10**9):
             free = backend.complete(request)
-        with patch.multiple(repetition, _LEAST=4, _LEAST_WITHOUT_WORDS=4, _REPEATS=2, _TAIL=2, _STRIDE=1):
+        with patch.multiple(repetition, **LOW):
             found = backend.complete(request)
     match = engine().match(grammar, found.text)
     if not found.repeated:

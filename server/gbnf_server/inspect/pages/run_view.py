@@ -155,7 +155,7 @@ def _facts(run: Run, events: Iterable[Event]) -> Iterator[str]:
 def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     events = recorded.events
     origin = events[0].at
-    answered = iter([n for n, decoding in enumerate(recorded.decodings) if not decoding.error])
+    answered = iter([n for n, decoding in enumerate(recorded.decodings) if decoding.finish_reason])
     constrained = all(event.grammar for event in events if isinstance(event, RunStarted))
     repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
     steps: list[StepView] = []
