@@ -51,10 +51,10 @@ def batch(
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run the model in workers of a Ray cluster, one for each GPU, else for each node: auto, "
-            "HOST:PORT, or local. --server is then one on each node.",
+        "ADDRESS",
+        (
+            "Run the model in workers of a Ray cluster, one for each GPU, else for each node: auto, "
+            "HOST:PORT, or local. --server is then one on each node."
         ),
     ] = None,
     *,

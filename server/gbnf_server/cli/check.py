@@ -30,10 +30,7 @@ def check(
     ] = None,
     engine: Annotated[bool, typer.Option(help="Load the grammar in llama.cpp, too, if installed.")] = True,
     vocab: VocabOption = None,
-    json_: Annotated[
-        bool,
-        typer.Option("--json", help="Print a JSON object: accepted; if not, where and what was expected."),
-    ] = False,
+    json_: Annotated[bool, "Print a JSON object: accepted; if not, where and what was expected."] = False,
 ) -> None:
     """Check a grammar, and whether a text is in its language.
 

@@ -52,19 +52,13 @@ def extract(
     ] = None,
     *,
     schema: Annotated[str, SCHEMA_OPTION],
-    input_: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="FILE", help="Text file, as FILE; repeatable."),
-    ] = None,
+    input_: Annotated[list[str] | None, "FILE", "Text file, as FILE; repeatable."] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.jsonl",
-            help="Write the results there, with a log from which the same command continues. Default: print "
-            "them.",
-        ),
+        "FILE.jsonl",
+        ("Write the results there, with a log from which the same command continues. Default: print them."),
     ] = None,
-    instructions: Annotated[str, typer.Option(help="What is wanted, beyond the schema's descriptions.")] = "",
+    instructions: Annotated[str, "What is wanted, beyond the schema's descriptions."] = "",
     attempts: Annotated[int, typer.Option(min=1, help="How often the model may try.")] = 3,
     concurrency: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 1,
     source: ModelSource,

@@ -44,28 +44,24 @@ def inspect(
     schema: Annotated[str | None, SCHEMA_OPTION] = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
-        ),
+        "FILE",
+        "Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
     ] = None,
     whitespace: WhitespaceOption = "default",
     property_order: Annotated[
         Literal["declared", "any"],
-        typer.Option(help="Order of the properties in objects, as `property_order` of `compile_schema`."),
+        "Order of the properties in objects, as `property_order` of `compile_schema`.",
     ] = "any",
     call_format: Annotated[
-        Literal["json", "native"],
-        typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
+        Literal["json", "native"], "How calls are written: as JSON, or as the chat template of --model does."
     ] = "json",
     model: ModelOption = None,
     lora: LoraOption = None,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one self-contained file without the live parts, and exit."),
+        Path | None, "FILE", "Write one self-contained file without the live parts, and exit."
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    no_open: Annotated[bool, "Do not open the page in a browser."] = False,
 ) -> None:
     """Show what a grammar does, as a page in the browser.
 

@@ -25,10 +25,8 @@ def mcp(
     tools: ToolsOption = None,
     http: Annotated[
         str | None,
-        typer.Option(
-            metavar="[HOST:]PORT",
-            help="Serve streamable HTTP, at /mcp, instead of stdio. Default HOST: 127.0.0.1. Port 0: any.",
-        ),
+        "[HOST:]PORT",
+        "Serve streamable HTTP, at /mcp, instead of stdio. Default HOST: 127.0.0.1. Port 0: any.",
     ] = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,

@@ -27,19 +27,13 @@ BackendName: TypeAlias = Literal[
 # Options that select a model.
 ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="F.gguf|NAME",
-        help="Model file, or smollm2, downloaded once (98 MB); with --backend, the server's "
-        "name for the model.",
-    ),
+    "F.gguf|NAME",
+    ("Model file, or smollm2, downloaded once (98 MB); with --backend, the server's name for the model."),
 ]
 HfOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--hf",
-        metavar="REPO[:QUANT]",
-        help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
-    ),
+    "REPO[:QUANT]",
+    "Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
 ]
 ApiKeyOption: TypeAlias = Annotated[
     str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for the server.")
@@ -48,28 +42,18 @@ ThreadsOption: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
 ]
 LoraOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F.gguf|none",
-        help="LoRA adapter for the model. Default: for smollm2, the bundled one.",
-    ),
+    str | None, "F.gguf|none", "LoRA adapter for the model. Default: for smollm2, the bundled one."
 ]
 VocabOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F.gguf|NAME",
-        help="Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one.",
-    ),
+    str | None, "F.gguf|NAME", "Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one."
 ]
 EvidenceOption: TypeAlias = Annotated[
     Literal["all", "values", "arguments", "none"] | None,
-    typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
+    "Favor what the request supports, in JSON calls in process. Default: all.",
 ]
 
 # What tools may do.
-WorkspaceOption: TypeAlias = Annotated[
-    Path, typer.Option(metavar="DIR", help="Folder that tools are confined to; created if missing.")
-]
+WorkspaceOption: TypeAlias = Annotated[Path, "DIR", "Folder that tools are confined to; created if missing."]
 ApproveAllOption: TypeAlias = Annotated[
     bool, typer.Option("--yes", "-y", help="Approve every call that requires approval.")
 ]
@@ -87,9 +71,9 @@ ConfirmBelowOption: TypeAlias = Annotated[
 # Options of a run, and of its output.
 StyleOption: TypeAlias = Annotated[
     Literal["minimal", "default", "skeleton", "placeholder", "verbose"] | None,
-    typer.Option(help="How the prompt describes the tools."),
+    "How the prompt describes the tools.",
 ]
-LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
+LanguageOption: TypeAlias = Annotated[str, "Language of the tool descriptions."]
 MaxToolsOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -99,7 +83,7 @@ MaxToolsOption: TypeAlias = Annotated[
     ),
 ]
 MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
-MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
+MarkdownOption: TypeAlias = Annotated[bool, "Print the table as Markdown."]
 VerboseOption: TypeAlias = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what tools print, and the traceback of an exception.")
 ]
@@ -115,7 +99,7 @@ def _finite(value: float) -> float:
 # How a grammar is compiled.
 WhitespaceOption: TypeAlias = Annotated[
     Literal["default", "compact", "spaced", "free"],
-    typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
+    "Whitespace in the JSON. Default: at most one space after , and :.",
 ]
 
 # Options of the sampler.
@@ -144,9 +128,7 @@ class RunLimits:
     language: LanguageOption = "en"
     max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
     max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
-    no_hints: Annotated[
-        bool, typer.Option("--no-hints", help="Treat a small model like a large one: show all, end nothing.")
-    ] = False
+    no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
@@ -171,19 +153,13 @@ class PlanningOptions(RunLimits):
 
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOOL",
-            help="Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
-        ),
+        "TOOL",
+        "Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
     ] = None
     terminal: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
+        list[str] | None, "TOOL", "Tool that ends a run: its result is the answer; repeatable."
     ] = None
-    no_compact: Annotated[
-        bool,
-        typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
-    ] = False
+    no_compact: Annotated[bool, "Never shorten old results and steps to fit the model's context."] = False
     confirm_below: ConfirmBelowOption = 0.0
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
@@ -206,21 +182,12 @@ class OutputOptions:
     `hints`: whether to say which options of `gbnf run` would help a run without an answer.
     """
 
-    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
-        False
-    )
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
-        ),
-    ] = False
+    json: Annotated[bool, "Print the run and its events as one JSON object."] = False
+    stream: Annotated[bool, "Print the answer as it is generated; with --json, each event on a line."] = False
     record: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
-        ),
+        "FILE",
+        "Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
     ] = None
     quiet: QuietOption = False
     verbose: VerboseOption = False
@@ -234,8 +201,7 @@ class ModelOptions:
     model: ModelOption = None
     hf: HfOption = None
     backend: Annotated[
-        BackendName | None,
-        typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
+        BackendName | None, "Kind of server. Default: in-process; with --server, llama-server."
     ] = None
     context_size: Annotated[
         int | None,
@@ -264,9 +230,7 @@ class ModelSource(ModelOptions):
     A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face.
     """
 
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
-    ] = None
+    server: Annotated[str | None, "URL", "Running server: a llama-server, or see --backend."] = None
     api_key: ApiKeyOption = None
 
     @property

@@ -30,17 +30,14 @@ PathsArgument: TypeAlias = Annotated[
     ),
 ]
 ManifestsOption: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="PATH", help="Tools: a folder or a manifest; repeatable. Default: the bundled tools."
-    ),
+    list[Path] | None, "PATH", "Tools: a folder or a manifest; repeatable. Default: the bundled tools."
 ]
 ToolsOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Tools in JSON: a list as of OpenAI, Anthropic or MCP (-: standard input); or Python functions: "
-        "tools.py, tools.py:NAME, module:NAME; repeatable.",
+    "FILE",
+    (
+        "Tools in JSON: a list as of OpenAI, Anthropic or MCP (-: standard input); or Python functions: "
+        "tools.py, tools.py:NAME, module:NAME; repeatable."
     ),
 ]
 
@@ -57,10 +54,8 @@ class ToolSources:
     tools: ToolsOption = None
     mcp: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SERVER",
-            help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
-        ),
+        "SERVER",
+        "Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
     ] = None
 
     def __len__(self) -> int:
