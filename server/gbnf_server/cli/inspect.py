@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gbnf.errors import SchemaError
+from gbnf_server.cli import input_files
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
-from gbnf_server.cli.input_files import (
-    SCHEMA_OPTION,
-    check_one_stdin,
-    read_schema,
-    schemas_among,
-    source_name,
-)
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write, writing
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
@@ -41,7 +35,7 @@ def inspect(
     paths: PathsArgument = None,
     *,
     sources: ToolSources,
-    schema: Annotated[str | None, SCHEMA_OPTION] = None,
+    schema: Annotated[str | None, input_files.SCHEMA_OPTION] = None,
     run: Annotated[
         list[Path] | None,
         "FILE",
@@ -117,10 +111,10 @@ def _inspection(
     if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
-    check_one_stdin(schema, *(sources.tools or ()))
+    input_files.check_one_stdin(schema, *(sources.tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(given, context)
-    schemas = schemas_among(paths, schema)
+    schemas = input_files.schemas_among(paths, schema)
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
@@ -167,8 +161,8 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 
-    name = source_name(file)
-    content = read_schema(file)
+    name = input_files.source_name(file)
+    content = input_files.read_schema(file)
     try:
         shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
         return Inspection(name, schema=shown, runs=runs, choice=choice)
