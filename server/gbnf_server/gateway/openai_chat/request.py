@@ -11,16 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from pydantic import Field, StrictBool
 
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.gateway import reading
-from gbnf_server.gateway.chat import (
-    ChatRequest,
-    GbnfText,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Sampling,
-    ToolChoice,
-)
+from gbnf_server.gateway import chat, reading
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.web.errors import HttpError, invalid_request
 
@@ -228,10 +219,10 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
     return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
 
 
-def _request(body: _ChatBody) -> ChatRequest:
+def _request(body: _ChatBody) -> chat.ChatRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid_request("top_logprobs needs logprobs: true.", "top_logprobs")
-    sampling = Sampling.given(
+    sampling = chat.Sampling.given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
@@ -242,7 +233,7 @@ def _request(body: _ChatBody) -> ChatRequest:
     )
     thinking = options.enable_thinking if (options := body.chat_template_kwargs) is not None else None
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    return ChatRequest(
+    return chat.ChatRequest(
         model=body.model,
         messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
         tools=tuple(
@@ -260,36 +251,36 @@ def _request(body: _ChatBody) -> ChatRequest:
     )
 
 
-def _tool_choice(body: _ChatBody) -> ToolChoice:
+def _tool_choice(body: _ChatBody) -> chat.ToolChoice:
     match body.tool_choice:
         case None:
-            return ToolChoice()
+            return chat.ToolChoice()
         case "none" | "auto" | "required" as mode:
-            return ToolChoice(mode)
+            return chat.ToolChoice(mode)
         case _ChatTool(function=function):
-            return ToolChoice("required", (function.name,))
+            return chat.ToolChoice("required", (function.name,))
         case _AllowedToolsChoice(allowed_tools=allowed):
             names = dict.fromkeys(tool.function.name for tool in allowed.tools)
-            return ToolChoice(allowed.mode, tuple(names))
+            return chat.ToolChoice(allowed.mode, tuple(names))
         case other:
             assert_never(other)
 
 
-def _output(body: _ChatBody) -> OutputFormat | None:
+def _output(body: _ChatBody) -> chat.OutputFormat | None:
     form = body.response_format
     if body.grammar is not None:
         if form is not None and form.type != "text":
             raise invalid_request(
                 "an answer has either a grammar or a response_format. Send one of the two.", "grammar"
             )
-        return GbnfText(body.grammar)
+        return chat.GbnfText(body.grammar)
     match form:
         case _JsonSchemaResponse(json_schema=described):
-            return JsonSchema(described.schema_, bool(described.strict))
+            return chat.JsonSchema(described.schema_, bool(described.strict))
         case _JsonObjectResponse(schema_=None):
-            return JsonObject()
+            return chat.JsonObject()
         case _JsonObjectResponse(schema_=dict() as schema):
-            return JsonSchema(schema, param="response_format.schema")
+            return chat.JsonSchema(schema, param="response_format.schema")
         case _:
             return None
 
