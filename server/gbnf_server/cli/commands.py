@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import cache, partial, wraps
 from importlib import import_module
@@ -161,7 +162,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the parameters that typer takes.
 
     A parameter that is a dataclass of options is replaced by one for each annotated field. The texts in the
-    annotation of an option are its help, or its metavar and its help; a flag has no negative form.
+    annotation of an option are its help, or its metavar and its help, after what else typer is to know of it.
+    Without that, a flag has no negative form.
     """
     parameters = []
     groups: dict[str, tuple[Any, list[str]]] = {}
@@ -197,9 +199,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _described_option(name: str, annotation: Any) -> Any:
-    """Return an annotation with the option that the texts in it describe, if there are any."""
-    texts = getattr(annotation, "__metadata__", ())
-    if not texts or not isinstance(texts[-1], str):
+    """Return an annotation with the option or argument that the texts in it describe, if there are any."""
+    *declared, text = getattr(annotation, "__metadata__", (None,))
+    if not isinstance(text, str):
         return annotation
-    spelling, metavar = f"--{name.strip('_').replace('_', '-')}", texts[0] if len(texts) > 1 else None
-    return Annotated[annotation.__origin__, typer.Option(spelling, metavar=metavar, help=texts[-1])]
+    metavar = declared.pop() if declared and isinstance(declared[-1], str) else None
+    option = copy(declared[0]) if declared else typer.Option(f"--{name.strip('_').replace('_', '-')}")
+    option.metavar, option.help = metavar, text
+    return Annotated[annotation.__origin__, option]

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 def extract(
     inputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Text files, one value each; -: standard input."),
+        list[str] | None, typer.Argument(), "[FILE]...", "Text files, one value each; -: standard input."
     ] = None,
     *,
     schema: Annotated[str, input_files.SCHEMA_OPTION],
@@ -52,8 +51,8 @@ def extract(
         ("Write the results there, with a log from which the same command continues. Default: print them."),
     ] = None,
     instructions: Annotated[str, "What is wanted, beyond the schema's descriptions."] = "",
-    attempts: Annotated[int, typer.Option(min=1, help="How often the model may try.")] = 3,
-    concurrency: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 1,
+    attempts: Annotated[int, typer.Option(min=1), "How often the model may try."] = 3,
+    concurrency: Annotated[int, typer.Option(min=1), "Texts at a time."] = 1,
     source: ModelSource,
     sampling: SamplingOptions,
     quiet: QuietOption = False,
@@ -169,13 +168,11 @@ def _lines(output: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def generate(
-    prompt: Annotated[
-        str, typer.Argument(metavar="PROMPT", help="What to generate; -: read it from standard input.")
-    ],
+    prompt: Annotated[str, typer.Argument(), "PROMPT", "What to generate; -: read it from standard input."],
     schema: Annotated[str, input_files.SCHEMA_OPTION],
     *,
     source: ModelSource,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
+    max_tokens: Annotated[int, typer.Option(min=1), "Maximum tokens of the answer."] = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
 ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Found = Mapping[str, tuple[str, list["Diagnostic"]]]
 """For each file its text, and what was found in it."""
 
-FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE...", help="GBNF files; -: standard input.")]
+FilesArgument = Annotated[list[str], typer.Argument(), "FILE...", "GBNF files; -: standard input."]
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 

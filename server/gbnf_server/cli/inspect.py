@@ -54,7 +54,7 @@ def inspect(
     html: Annotated[
         Path | None, "FILE", "Write one self-contained file without the live parts, and exit."
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 0,
     no_open: Annotated[bool, "Do not open the page in a browser."] = False,
 ) -> None:
     """Show what a grammar does, as a page in the browser.

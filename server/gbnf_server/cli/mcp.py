@@ -32,10 +32,8 @@ def mcp(
     yes: ApproveAllOption = False,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar="GBNF_MCP_API_KEY",
-            help="API key that HTTP clients must send; required for a HOST other than this machine.",
-        ),
+        typer.Option(envvar="GBNF_MCP_API_KEY"),
+        "API key that HTTP clients must send; required for a HOST other than this machine.",
     ] = None,
     language: LanguageOption = "en",
 ) -> None:

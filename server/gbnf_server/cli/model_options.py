@@ -36,10 +36,10 @@ HfOption: TypeAlias = Annotated[
     "Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
 ]
 ApiKeyOption: TypeAlias = Annotated[
-    str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for the server.")
+    str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for the server."
 ]
 ThreadsOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
+    int | None, typer.Option(min=1), "CPU threads, in process. Default: see `gbnf doctor`."
 ]
 LoraOption: TypeAlias = Annotated[
     str | None, "F.gguf|none", "LoRA adapter for the model. Default: for smollm2, the bundled one."
@@ -55,17 +55,14 @@ EvidenceOption: TypeAlias = Annotated[
 # What tools may do.
 WorkspaceOption: TypeAlias = Annotated[Path, "DIR", "Folder that tools are confined to; created if missing."]
 ApproveAllOption: TypeAlias = Annotated[
-    bool, typer.Option("--yes", "-y", help="Approve every call that requires approval.")
+    bool, typer.Option("--yes", "-y"), "Approve every call that requires approval."
 ]
 
 ConfirmBelowOption: TypeAlias = Annotated[
     float,
-    typer.Option(
-        min=0,
-        max=1,
-        metavar="P",
-        help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
-    ),
+    typer.Option(min=0, max=1),
+    "P",
+    "Ask before a call of which a name, enum value, boolean or number is less probable than P.",
 ]
 
 # Options of a run, and of its output.
@@ -76,18 +73,18 @@ StyleOption: TypeAlias = Annotated[
 LanguageOption: TypeAlias = Annotated[str, "Language of the tool descriptions."]
 MaxToolsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
-        "16, or for a model of less than a billion parameters at most 8.",
+    typer.Option(min=1),
+    (
+        "Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
+        "16, or for a model of less than a billion parameters at most 8."
     ),
 ]
-MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
+MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1), "Maximum tokens of a call."]
 MarkdownOption: TypeAlias = Annotated[bool, "Print the table as Markdown."]
 VerboseOption: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show what tools print, and the traceback of an exception.")
+    bool, typer.Option("--verbose", "-v"), "Show what tools print, and the traceback of an exception."
 ]
-QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q"), "Show no progress."]
 
 
 def _finite(value: float) -> float:
@@ -104,11 +101,11 @@ WhitespaceOption: TypeAlias = Annotated[
 
 # Options of the sampler.
 TemperatureOption: TypeAlias = Annotated[
-    float, typer.Option(min=0, callback=_finite, help="Sampling temperature; 0 is greedy.")
+    float, typer.Option(min=0, callback=_finite), "Sampling temperature; 0 is greedy."
 ]
 LAST_SEED = 2**32 - 1
 SeedOption: TypeAlias = Annotated[
-    int, typer.Option(min=-1, max=LAST_SEED, help="Seed for a temperature above 0; -1: random.")
+    int, typer.Option(min=-1, max=LAST_SEED), "Seed for a temperature above 0; -1: random."
 ]
 
 
@@ -126,8 +123,8 @@ class RunLimits:
     """When a run ends, and its language."""
 
     language: LanguageOption = "en"
-    max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
-    max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
+    max_steps: Annotated[int, typer.Option(min=1), "Maximum steps of a run, including the answer."] = 12
+    max_seconds: Annotated[float, typer.Option(min=0), "Maximum seconds of a run; 0 for no limit."] = 300
     no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
@@ -205,19 +202,16 @@ class ModelOptions:
     ] = None
     context_size: Annotated[
         int | None,
-        typer.Option(
-            "--ctx-size",
-            min=1,
-            help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama "
-            "8192; otherwise what the server reports. Not for llama-server, which sets it when it starts.",
+        typer.Option("--ctx-size", min=1),
+        (
+            "Context size in tokens. Default: in process that of the model, at most 8192; with ollama "
+            "8192; otherwise what the server reports. Not for llama-server, which sets it when it starts."
         ),
     ] = None
     gpu_layers: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
-        ),
+        typer.Option(min=0),
+        "Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
     ] = None
     threads: ThreadsOption = None
     lora: LoraOption = None

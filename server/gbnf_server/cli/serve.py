@@ -43,14 +43,14 @@ def serve(
         list[str] | None, "URL", "Running server of the model: see --backend; repeatable."
     ] = None,
     server_api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for --server.")
+        str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for --server."
     ] = None,
     parallel: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
-            f"otherwise {_BATCHING}.",
+        typer.Option(min=1),
+        (
+            "Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
+            f"otherwise {_BATCHING}."
         ),
     ] = None,
     deterministic: Annotated[
@@ -61,13 +61,11 @@ def serve(
         ),
     ] = False,
     host: Annotated[str, "Address to listen on."] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 8000,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(
-            envvar="GBNF_API_KEYS",
-            help="API key that clients must send; repeatable. Required for a --host other than this machine.",
-        ),
+        typer.Option(envvar="GBNF_API_KEYS"),
+        "API key that clients must send; repeatable. Required for a --host other than this machine.",
     ] = None,
     api_key_file: Annotated[Path | None, "FILE", "File of API keys, one on each line."] = None,
     allowed_host: Annotated[
@@ -76,16 +74,12 @@ def serve(
     cors: Annotated[
         list[str] | None, "ORIGIN", "Origin of web pages that may send requests; *: any; repeatable."
     ] = None,
-    retry: Annotated[
-        int, typer.Option(min=0, help="Times to ask a server again that ignored the grammar.")
-    ] = 0,
+    retry: Annotated[int, typer.Option(min=0), "Times to ask a server again that ignored the grammar."] = 0,
     no_repeat: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
-        ),
+        typer.Option(min=1),
+        "N",
+        "Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
     ] = None,
     share_cache: Annotated[
         bool, "Share the prompt cache between API keys: faster, but a key can find out others' prompts."

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from gbnf.tools import Tool
 
 PathArgument: TypeAlias = Annotated[
-    Path | None,
-    typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
+    Path | None, typer.Argument(), "PATH", "Tools: a folder or a file. Default: the bundled tools."
 ]
 PathsArgument: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="PATH",
-        help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-    ),
+    typer.Argument(),
+    "PATH",
+    "Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
 ]
 ManifestsOption: TypeAlias = Annotated[
     list[Path] | None, "PATH", "Tools: a folder or a manifest; repeatable. Default: the bundled tools."
