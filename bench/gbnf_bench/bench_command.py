@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.commands import reflow
+from gbnf_server.cli.commands import reflow, with_options
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     LAST_SEED,
@@ -262,6 +262,6 @@ def _write(results: Results, out: Path, label: str, hint: str) -> None:
 
 
 bench = typer.Typer(invoke_without_command=True)
-bench.callback(help=reflow(bench_.__doc__))(bench_)
-bench.command(help=reflow(compare.__doc__))(compare)
-bench.command(help=reflow(score.__doc__))(score)
+bench.callback(help=reflow(bench_.__doc__))(with_options(bench_))
+for _command in (compare, score):
+    bench.command(help=reflow(_command.__doc__))(with_options(_command))

@@ -12,18 +12,9 @@ from itertools import chain
 from typing import Any
 
 from gbnf.errors import GbnfError, SchemaError
+from gbnf.schema import value_sets
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.value_sets import (
-    ALL_VALUES,
-    UNCONSTRAINED,
-    UNSATISFIABLE,
-    Array,
-    Conjunction,
-    Object,
-    ValueSet,
-    type_of_shape,
-)
 from gbnf.strict_json import json_type
 from gbnf.work_limits import limit_work
 
@@ -34,7 +25,7 @@ _MAX_WORK = 300_000
 class Location:
     """The values that are allowed at one location: those of any of some conjunctions."""
 
-    def __init__(self, expander: Expander | None, choices: Iterable[Conjunction]) -> None:
+    def __init__(self, expander: Expander | None, choices: Iterable[value_sets.Conjunction]) -> None:
         self._expander, self._choices = expander, tuple(dict.fromkeys(choices))
 
     @staticmethod
@@ -47,32 +38,32 @@ class Location:
         return Location(Expander(document, lambda *_: None), [(document.root,)])
 
     @cached_property
-    def _sets(self) -> list[ValueSet]:
+    def _sets(self) -> list[value_sets.ValueSet]:
         if self._expander is None:
-            return [ALL_VALUES]
+            return [value_sets.ALL_VALUES]
         try:
             with limit_work(_MAX_WORK):
                 return [self._expander.expand(one) for one in self._choices]
         except (GbnfError, RecursionError):
-            return [ALL_VALUES]
+            return [value_sets.ALL_VALUES]
 
     @cached_property
     def types(self) -> frozenset[str]:
         """The types; "integer" beside every "number"."""
         found = {json_type(value) for one in self._sets for value in one.values}
-        found |= {type_of_shape(shape) for one in self._sets for shape in one.shapes}
+        found |= {value_sets.type_of_shape(shape) for one in self._sets for shape in one.shapes}
         return frozenset(found | ({"integer"} if "number" in found else set()))
 
     @cached_property
-    def _objects(self) -> list[Object]:
-        return [shape for one in self._sets for shape in one.shapes if isinstance(shape, Object)]
+    def _objects(self) -> list[value_sets.Object]:
+        return [shape for one in self._sets for shape in one.shapes if isinstance(shape, value_sets.Object)]
 
     @cached_property
     def _declared(self) -> dict[str, None]:
         return dict.fromkeys(chain.from_iterable(shape.properties for shape in self._objects))
 
     def _may_have(self, name: str) -> bool:
-        return any(shape.child(name) != UNSATISFIABLE for shape in self._objects)
+        return any(shape.child(name) != value_sets.UNSATISFIABLE for shape in self._objects)
 
     @property
     def names(self) -> Iterator[str]:
@@ -100,8 +91,8 @@ class Location:
 
     def item(self, index: int) -> Location:
         """Return the location of an item."""
-        arrays = (shape for one in self._sets for shape in one.shapes if isinstance(shape, Array))
+        arrays = (shape for one in self._sets for shape in one.shapes if isinstance(shape, value_sets.Array))
         return self._inside(array.child(index) for array in arrays)
 
-    def _inside(self, choices: Iterable[Conjunction]) -> Location:
-        return Location(self._expander, list(choices) or [UNCONSTRAINED])
+    def _inside(self, choices: Iterable[value_sets.Conjunction]) -> Location:
+        return Location(self._expander, list(choices) or [value_sets.UNCONSTRAINED])

@@ -13,20 +13,8 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from gbnf.errors import GbnfError
+from gbnf.schema import keywords
 from gbnf.schema.document import Subschema
-from gbnf.schema.keywords import (
-    ABOVE,
-    BELOW,
-    FIRST_ITEMS,
-    HAS_ITEM,
-    KEYWORDS,
-    NOT_FORMAT,
-    NOT_INTEGER,
-    NOT_PATTERN,
-    NOT_WORDS,
-    REFERENCES,
-    TYPES,
-)
 from gbnf.schema.value_sets import distinct, value_key
 
 #: The most branches of a `oneOf` that has a complement: each pair of them is a case.
@@ -55,7 +43,7 @@ def complement(subschema: Subschema) -> list[Any]:
         raise NoComplementError("not")
     branches: list[Any] = []
     for keyword, value in raw.items():
-        if keyword not in KEYWORDS or keyword in REFERENCES:
+        if keyword not in keywords.KEYWORDS or keyword in keywords.REFERENCES:
             continue
         rule = _RULES.get(keyword)
         if rule is not None:
@@ -75,11 +63,11 @@ def _allows_all(schema: Any) -> bool:
 
 def _not_type(value: Any, _raw: Mapping[str, Any]) -> list[Any]:
     names = [value] if isinstance(value, str) else list(value)
-    others = [name for name in TYPES if name not in names and name != "integer"]
+    others = [name for name in keywords.TYPES if name not in names and name != "integer"]
     fractions: list[Any] = []
     if "integer" in names and "number" not in names:
         others.remove("number")
-        fractions = [{"type": "number", NOT_INTEGER: True}]
+        fractions = [{"type": "number", keywords.NOT_INTEGER: True}]
     return [{"type": others}, *fractions] if others else fractions
 
 
@@ -91,7 +79,7 @@ def _not_values(values: list[Any]) -> list[Any]:
     flags = [flag for flag in (True, False) if not any(value is flag for value in values)]
     branches += [{"enum": flags}] if flags else []
     words = [value for value in values if isinstance(value, str)]
-    branches.append({"type": "string", NOT_WORDS: words} if words else {"type": "string"})
+    branches.append({"type": "string", keywords.NOT_WORDS: words} if words else {"type": "string"})
     numbers = sorted(
         {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     )
@@ -99,9 +87,9 @@ def _not_values(values: list[Any]) -> list[Any]:
     for low, high in pairwise(bounds):
         between: dict[str, Any] = {"type": "number"}
         if low is not None:
-            between[ABOVE] = low
+            between[keywords.ABOVE] = low
         if high is not None:
-            between[BELOW] = high
+            between[keywords.BELOW] = high
         branches.append(between)
     branches += _not_rows("array", [value for value in values if isinstance(value, list)])
     return branches + _not_rows("object", [value for value in values if isinstance(value, dict)])
@@ -168,7 +156,7 @@ def _with_members(
         limits = {"minProperties": more_than + 1} if more_than >= 0 else {"required": [*fixed]}
         return {"type": kind, "properties": schemas, **limits}
     items = [schemas.get(index, True) for index in range(max(schemas, default=-1) + 1)]
-    return {"type": kind, FIRST_ITEMS: items, "minItems": max(more_than + 1, len(fixed))}
+    return {"type": kind, keywords.FIRST_ITEMS: items, "minItems": max(more_than + 1, len(fixed))}
 
 
 def _equal_to(value: Any) -> Any:
@@ -216,7 +204,7 @@ def _not_items(value: Any, raw: Mapping[str, Any]) -> list[Any]:
         return []
     if isinstance(value, list) or "prefixItems" in raw:
         raise NoComplementError("items")
-    return [{"type": "array", HAS_ITEM: {"not": value}}]
+    return [{"type": "array", keywords.HAS_ITEM: {"not": value}}]
 
 
 def _not_contains(value: Any, raw: Mapping[str, Any]) -> list[Any]:
@@ -239,8 +227,8 @@ _RULES: dict[str, _Rule] = {
     "const": lambda value, _raw: _not_values([value]),
     "required": _not_required,
     "properties": _not_properties,
-    "minimum": _not_bound("exclusiveMinimum", "maximum", BELOW),
-    "maximum": _not_bound("exclusiveMaximum", "minimum", ABOVE),
+    "minimum": _not_bound("exclusiveMinimum", "maximum", keywords.BELOW),
+    "maximum": _not_bound("exclusiveMaximum", "minimum", keywords.ABOVE),
     "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],
     "exclusiveMaximum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "minimum": v}],
     "minLength": _fewer("string", "maxLength"),
@@ -249,8 +237,8 @@ _RULES: dict[str, _Rule] = {
     "maxItems": _more("array", "minItems"),
     "minProperties": _fewer("object", "maxProperties"),
     "maxProperties": _more("object", "minProperties"),
-    "pattern": lambda value, _raw: [{"type": "string", NOT_PATTERN: value}],
-    "format": lambda value, _raw: [{"type": "string", NOT_FORMAT: value}],
+    "pattern": lambda value, _raw: [{"type": "string", keywords.NOT_PATTERN: value}],
+    "format": lambda value, _raw: [{"type": "string", keywords.NOT_FORMAT: value}],
     "items": _not_items,
     "contains": _not_contains,
     "oneOf": _not_one_of,

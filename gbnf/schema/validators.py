@@ -22,19 +22,8 @@ from jsonschema.exceptions import FormatError, best_match
 from referencing.jsonschema import lookup_recursive_ref
 
 from gbnf.errors import GbnfError
+from gbnf.schema import keywords
 from gbnf.schema.drafts import DRAFTS
-from gbnf.schema.keywords import (
-    ABOVE,
-    APPLICATORS,
-    BELOW,
-    FIRST_ITEMS,
-    HAS_ITEM,
-    NOT_FORMAT,
-    NOT_INTEGER,
-    NOT_PATTERN,
-    NOT_WORDS,
-    REFERENCES,
-)
 from gbnf.schema.pattern_matching import pattern_matches
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_nesting, limit_work, spend
 
@@ -49,7 +38,9 @@ _RULE_WORK = 8
 _DESCENT_WORK = 24
 #: How deeply rules that descend into subschemas may nest: each takes three Python calls.
 _MAX_DEPTH = 120
-_NESTING = frozenset({*APPLICATORS, *REFERENCES, "additionalItems", "dependencies", "extends", "disallow"})
+_NESTING = frozenset(
+    {*keywords.APPLICATORS, *keywords.REFERENCES, "additionalItems", "dependencies", "extends", "disallow"}
+)
 
 
 def schema_validator(schema: Any, *, closed: bool = False) -> Any:
@@ -170,7 +161,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
     if "if" in schema:
         holds = _is_valid(validator, instance, schema["if"])
         branches += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
-    for keyword in REFERENCES:
+    for keyword in keywords.REFERENCES:
         if keyword in schema and keyword in validator.VALIDATORS:
             resolver = validator._resolver  # noqa: SLF001  # as its own keywords do
             target = (
@@ -263,20 +254,24 @@ def _refusal(kind: str, is_refused: Callable[[Any, Any, Any], object], text: str
 
 
 _PRIVATE: Mapping[str, _Rule] = {
-    NOT_PATTERN: _refusal("string", lambda _, pattern, text: pattern_matches(pattern, text), "matches {!r}"),
-    NOT_FORMAT: _refusal("string", lambda of, name, text: of.format_checker.conforms(text, name), "is a {}"),
-    NOT_WORDS: _refusal("string", lambda _, words, text: text in words, "is one of {!r}"),
-    NOT_INTEGER: _refusal(
+    keywords.NOT_PATTERN: _refusal(
+        "string", lambda _, pattern, text: pattern_matches(pattern, text), "matches {!r}"
+    ),
+    keywords.NOT_FORMAT: _refusal(
+        "string", lambda of, name, text: of.format_checker.conforms(text, name), "is a {}"
+    ),
+    keywords.NOT_WORDS: _refusal("string", lambda _, words, text: text in words, "is one of {!r}"),
+    keywords.NOT_INTEGER: _refusal(
         "number",
         lambda of, _, number: (
             of.is_type(number, "integer") or (isinstance(number, float) and number.is_integer())
         ),
         "is an integer",
     ),
-    ABOVE: _refusal("number", lambda _, bound, number: number <= bound, "is not above {!r}"),
-    BELOW: _refusal("number", lambda _, bound, number: number >= bound, "is not below {!r}"),
-    FIRST_ITEMS: _first_items,
-    HAS_ITEM: _refusal(
+    keywords.ABOVE: _refusal("number", lambda _, bound, number: number <= bound, "is not above {!r}"),
+    keywords.BELOW: _refusal("number", lambda _, bound, number: number >= bound, "is not below {!r}"),
+    keywords.FIRST_ITEMS: _first_items,
+    keywords.HAS_ITEM: _refusal(
         "array",
         lambda of, schema, items: not any(_is_valid(of, item, schema) for item in items),
         "has no item that is valid under {!r}",

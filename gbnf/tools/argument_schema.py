@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from gbnf.errors import GbnfError, SchemaError
-from gbnf.schema.keywords import (
-    DEFINITIONS,
-    IN_PLACE_APPLICATORS,
-    SchemaPath,
-    resolve_pointer,
-    subschemas,
-    walk,
-)
+from gbnf.schema import keywords
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.pattern_matching import is_supported_pattern
 
@@ -35,7 +28,7 @@ _DECLARES_ELSEWHERE = frozenset(
         "patternProperties",
         "additionalProperties",
         "unevaluatedProperties",
-        *IN_PLACE_APPLICATORS,
+        *keywords.IN_PLACE_APPLICATORS,
     }
 )
 """Keywords beside which a required property may be declared elsewhere, or needs no declaration."""
@@ -47,7 +40,7 @@ _SCHEMA = "Write a table of keywords, true or false."
 class ArgumentSchemaError(GbnfError):
     """The schema of a tool's arguments is invalid at `path` (keys and indices), where `value` is."""
 
-    def __init__(self, path: SchemaPath, value: Any, problem: str, hint: str) -> None:
+    def __init__(self, path: keywords.SchemaPath, value: Any, problem: str, hint: str) -> None:
         self.path, self.value, self.problem, self.hint = path, value, problem, hint
         super().__init__(problem)
 
@@ -69,12 +62,12 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
     try:
         MetaschemaChecker("2020-12", frozenset({"requires_one_of"})).check(args, "")
     except SchemaError as error:
-        path, value = resolve_pointer(f"#{quote(error.pointer)}", args) or ((), None)
+        path, value = keywords.resolve_pointer(f"#{quote(error.pointer)}", args) or ((), None)
         is_unknown_type = path[-1:] == ("type",) and isinstance(value, str)
         problem = "unknown type" if is_unknown_type else error.problem
         raise ArgumentSchemaError(path, value, problem, error.hint) from None
     refers = False
-    for path, schema in walk(args):
+    for path, schema in keywords.walk(args):
         if isinstance(schema, dict):
             _check_annotations(path, schema)
             _check_patterns(path, schema)
@@ -87,7 +80,7 @@ def checked_argument_schema(given: Any) -> dict[str, Any]:
     return args
 
 
-def _check_annotations(path: SchemaPath, schema: dict[str, Any]) -> None:
+def _check_annotations(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
     """Check what names and describes a schema, and definitions, whether or not something refers to them."""
     for keyword in ("$id", "$anchor", "$dynamicAnchor", "title", "description"):
         text = schema.get(keyword, "")
@@ -104,7 +97,7 @@ def _check_annotations(path: SchemaPath, schema: dict[str, Any]) -> None:
     except ValueError as error:
         problem = f"$id must be a URI reference: {error}"
         raise ArgumentSchemaError((*path, "$id"), schema["$id"], problem, "Correct or remove it.") from None
-    for keyword in DEFINITIONS:
+    for keyword in keywords.DEFINITIONS:
         definitions = schema.get(keyword, {})
         if not isinstance(definitions, Mapping):
             problem = f"{keyword} must be a table of schemas"
@@ -114,9 +107,9 @@ def _check_annotations(path: SchemaPath, schema: dict[str, Any]) -> None:
                 raise ArgumentSchemaError((*path, keyword, name), each, "it must be a schema", _SCHEMA)
 
 
-def _check_patterns(path: SchemaPath, schema: dict[str, Any]) -> None:
+def _check_patterns(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
     """Check that the validator of calls can match each pattern."""
-    patterns: list[tuple[SchemaPath, str]] = (
+    patterns: list[tuple[keywords.SchemaPath, str]] = (
         [(("pattern",), schema["pattern"])] if "pattern" in schema else []
     )
     patterns += [(("patternProperties", key), key) for key in schema.get("patternProperties", ())]
@@ -126,13 +119,13 @@ def _check_patterns(path: SchemaPath, schema: dict[str, Any]) -> None:
             raise ArgumentSchemaError((*path, *at), pattern, "invalid regular expression", hint)
 
 
-def _check_required(path: SchemaPath, schema: dict[str, Any]) -> None:
+def _check_required(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
     """Check that each required property is declared: a closed object cannot have any other."""
     required = schema.get("required", [])
     if isinstance(required, bool):  # as in draft 3
         hint = 'List the required names in the object: required = ["…"].'
         raise ArgumentSchemaError((*path, "required"), required, "it must be an array of names", hint)
-    in_place = any(step in IN_PLACE_APPLICATORS for step in path)
+    in_place = any(step in keywords.IN_PLACE_APPLICATORS for step in path)
     if in_place or _DECLARES_ELSEWHERE & schema.keys() or (path and "properties" not in schema):
         return
     for name in required:
@@ -148,9 +141,9 @@ def _check_references(args: dict[str, Any]) -> None:
     root: Resource[Any] = DRAFT202012.create_resource(args)
     uri = root.id() or _ROOT_URI
     registry: Registry[Any] = Registry().with_resource(uri, root).crawl()
-    resolvers: dict[SchemaPath, Any] = {(): registry.resolver(uri)}
-    edges_from: dict[int, dict[int, SchemaPath]] = {}
-    for path, schema in walk(args):
+    resolvers: dict[keywords.SchemaPath, Any] = {(): registry.resolver(uri)}
+    edges_from: dict[int, dict[int, keywords.SchemaPath]] = {}
+    for path, schema in keywords.walk(args):
         if not isinstance(schema, Mapping):
             continue
         resolver = resolvers.get(path) or next(
@@ -160,7 +153,11 @@ def _check_references(args: dict[str, Any]) -> None:
             resolver = resolver.in_subresource(DRAFT202012.create_resource(schema))
         resolvers[path] = resolver
         edges = edges_from.setdefault(id(schema), {})
-        in_place = ((at, member) for at, member in subschemas(schema) if at[0] in IN_PLACE_APPLICATORS)
+        in_place = (
+            (at, member)
+            for at, member in keywords.subschemas(schema)
+            if at[0] in keywords.IN_PLACE_APPLICATORS
+        )
         edges |= {id(member): (*path, *at) for at, member in in_place}
         for keyword in (each for each in _REFERENCES if each in schema):
             reference = schema[keyword]
@@ -188,7 +185,7 @@ def _check_references(args: dict[str, Any]) -> None:
         raise ArgumentSchemaError(path, None, "the schema is infinitely recursive", hint) from None
 
 
-def _check_requires_one_of(path: SchemaPath, schema: dict[str, Any]) -> None:
+def _check_requires_one_of(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
     """Check `requires_one_of`: its form everywhere, its names only at the top level, where it applies."""
     if "requires_one_of" not in schema:
         return
@@ -228,7 +225,7 @@ def _check_properties(properties: Mapping[str, Any]) -> None:
             continue
         resolved = schema.get("runtime_resolved", False)
         if not isinstance(resolved, bool):
-            path: SchemaPath = ("properties", name, "runtime_resolved")
+            path: keywords.SchemaPath = ("properties", name, "runtime_resolved")
             raise ArgumentSchemaError(
                 path, resolved, "it must be true or false", "Write true or false, without quotes."
             )

@@ -29,6 +29,7 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
+from gbnf_server.backends import wire
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
     BackendEvent,
@@ -45,15 +46,6 @@ from gbnf_server.backends.image_messages import insert_image_markers, openai_mes
 from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
-from gbnf_server.backends.wire import (
-    GrammarErrors,
-    message_text,
-    parse_count,
-    parse_logprobs,
-    parse_number,
-    read_object,
-    value_at,
-)
 from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
 from gbnf_server.system.addresses import llama_server_url
 from gbnf_server.system.errors import (
@@ -294,13 +286,13 @@ class LlamaServer(HttpBackend):
         """Return the properties of the present server, those that are known if they are the same."""
         props = await _request(session, "GET", "/props")
         if properties is None or props != properties.props:
-            length = parse_count(value_at(props, "default_generation_settings", "n_ctx"))
+            length = wire.parse_count(wire.value_at(props, "default_generation_settings", "n_ctx"))
             if not length:
                 raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
             is_demonstration = any(
                 DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
             )
-            slots = parse_count(props.get("total_slots")) or 1
+            slots = wire.parse_count(props.get("total_slots")) or 1
             asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
             try:
                 roles = read_roles([await self._attempt(session, given) for given in asked])
@@ -324,7 +316,7 @@ class LlamaServer(HttpBackend):
                     name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
                     prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
                     reasoning_tags=reasoning_tags,
-                    takes_images=bool(value_at(props, "modalities", "vision")),
+                    takes_images=bool(wire.value_at(props, "modalities", "vision")),
                     tool_format=tool_format,
                     parameters=await _parameters(session),
                     slots=slots,
@@ -372,22 +364,22 @@ async def _has_separate_slots(session: HttpSession) -> bool:
     for prompt, reuses in ((one, False), (other, False), (one, True)):
         asked = {**body, "prompt": prompt, "cache_prompt": reuses}
         answer = await _request(session, "POST", "/completion", asked)
-    found = parse_count(value_at(answer, "timings", "cache_n"))
-    return found * 2 < parse_count(answer.get("tokens_evaluated"))
+    found = wire.parse_count(wire.value_at(answer, "timings", "cache_n"))
+    return found * 2 < wire.parse_count(answer.get("tokens_evaluated"))
 
 
 async def _request(
     session: HttpSession, method: Method, path: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Send a request, and return the JSON object of the response."""
-    return read_object(await session.request(method, path, body))
+    return wire.read_object(await session.request(method, path, body))
 
 
 def _read_completion(
     response: httpx.Response, stream: EventStream, request: Request, context_length: int
 ) -> Completion:
     """Return what the end of an answer tells; see llama.cpp's `tools/server/README.md`."""
-    answer = read_object(response, stream.last, grammar_errors=_GRAMMAR_ERRORS)
+    answer = wire.read_object(response, stream.last, grammar_errors=_GRAMMAR_ERRORS)
     stop = answer.get("stop_type")
     if stop not in ("eos", "word", "limit", "none"):
         raise BackendError("llama-server's answer has no reason for its end. Update the server.")
@@ -397,17 +389,17 @@ def _read_completion(
         text="",
         finish_reason="stop" if stop in {"eos", "word"} and not answer.get("truncated") else "length",
         usage=Usage(
-            parse_count(answer.get("tokens_evaluated")),
-            parse_count(answer.get("tokens_predicted")),
-            parse_count(value_at(timings, "cache_n")),
+            wire.parse_count(answer.get("tokens_evaluated")),
+            wire.parse_count(answer.get("tokens_predicted")),
+            wire.parse_count(wire.value_at(timings, "cache_n")),
         ),
         timings=Timings(
-            parse_number(value_at(timings, "prompt_ms")) / 1000,
-            parse_number(value_at(timings, "predicted_ms")) / 1000,
+            wire.parse_number(wire.value_at(timings, "prompt_ms")) / 1000,
+            wire.parse_number(wire.value_at(timings, "predicted_ms")) / 1000,
         ),
         context_length=context_length,
-        stop_string=message_text(stopped),
-        logprobs=parse_logprobs(stream.logprobs, request.reported_logprobs),
+        stop_string=wire.message_text(stopped),
+        logprobs=wire.parse_logprobs(stream.logprobs, request.reported_logprobs),
     )
 
 
@@ -440,6 +432,6 @@ def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[s
     return []
 
 
-_GRAMMAR_ERRORS: GrammarErrors = ((400,), ("grammar",))
+_GRAMMAR_ERRORS: wire.GrammarErrors = ((400,), ("grammar",))
 _MEDIA_MARKER = "<__media__>"
 """The marker of an image in a prompt, if the server reports none: llama.cpp's default."""

@@ -29,20 +29,13 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
+from gbnf_server.backends import wire
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
-from gbnf_server.backends.wire import (
-    GrammarErrors,
-    abbreviate,
-    parse_count,
-    parse_logprobs,
-    read_object,
-    value_at,
-)
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
@@ -60,7 +53,7 @@ _DIALECTS: dict[ServerKind, Dialect] = {
     "lm_studio": "json_schema",
     "plain": "none",
 }
-_GRAMMAR_ERRORS: GrammarErrors = (
+_GRAMMAR_ERRORS: wire.GrammarErrors = (
     (400, 422),
     ("grammar", "ebnf", "structured", "guided", "response_format", "schema"),
 )
@@ -176,16 +169,16 @@ class OpenAICompatible(HttpBackend):
             await self._fetch_model(session)
 
     async def _fetch_model(self, session: HttpSession) -> None:
-        listed = read_object(await session.request("GET", "/v1/models")).get("data")
+        listed = wire.read_object(await session.request("GET", "/v1/models")).get("data")
         if not isinstance(listed, list | None):
-            raise BackendError(f"{self.url}/v1/models returned {abbreviate(listed)} instead of a list")
+            raise BackendError(f"{self.url}/v1/models returned {wire.abbreviate(listed)} instead of a list")
         cards = [card for card in listed or () if isinstance(card, dict)]
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
             raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
         self._model = found["id"]
         if self._context_length is None:
-            self._context_length = parse_count(found.get("max_model_len")) or None
+            self._context_length = wire.parse_count(found.get("max_model_len")) or None
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -246,7 +239,7 @@ class OpenAICompatible(HttpBackend):
                 raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")
 
     def _read(self, response: httpx.Response, stream: EventStream, request: Request) -> Completion:
-        answer = read_object(
+        answer = wire.read_object(
             response, stream.last, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
         )
         usage, told = answer.get("usage"), (answer.get("stop_reason"), answer.get("matched_stop"))
@@ -255,14 +248,14 @@ class OpenAICompatible(HttpBackend):
             # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
             finish_reason="stop" if answer.get("finish_reason") == "stop" else "length",
             usage=Usage(
-                parse_count(value_at(usage, "prompt_tokens")),
-                parse_count(value_at(usage, "completion_tokens")),
-                parse_count(value_at(usage, "prompt_tokens_details", "cached_tokens"))
+                wire.parse_count(wire.value_at(usage, "prompt_tokens")),
+                wire.parse_count(wire.value_at(usage, "completion_tokens")),
+                wire.parse_count(wire.value_at(usage, "prompt_tokens_details", "cached_tokens"))
                 if self.dialect == "gbnf" or not request.cache_salt
                 else 0,
             ),
             context_length=self._context_length,
             # as far as the server tells (vLLM, SGLang)
             stop_string=next((each for each in told if each in request.stop), None),
-            logprobs=parse_logprobs(stream.logprobs, request.reported_logprobs),
+            logprobs=wire.parse_logprobs(stream.logprobs, request.reported_logprobs),
         )

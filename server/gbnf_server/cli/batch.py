@@ -34,27 +34,22 @@ if TYPE_CHECKING:
 
 def batch(
     requests: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE.jsonl", help="Requests, one JSON string or object a line; -: standard input."
-        ),
+        Path, typer.Argument(), "FILE.jsonl", "Requests, one JSON string or object a line; -: standard input."
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Result file. Default: FILE.results.jsonl."),
+        Path | None, typer.Option(dir_okay=False), "FILE", "Result file. Default: FILE.results.jsonl."
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Concurrent runs. Default: the server's slots; 1 for each model in process."
-        ),
+        typer.Option(min=1),
+        "Concurrent runs. Default: the server's slots; 1 for each model in process.",
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run the model in workers of a Ray cluster, one for each GPU, else for each node: auto, "
-            "HOST:PORT, or local. --server is then one on each node.",
+        "ADDRESS",
+        (
+            "Run the model in workers of a Ray cluster, one for each GPU, else for each node: auto, "
+            "HOST:PORT, or local. --server is then one on each node."
         ),
     ] = None,
     *,

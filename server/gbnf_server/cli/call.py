@@ -31,16 +31,15 @@ if TYPE_CHECKING:
 def call(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="TOOL", help="Tool: its name, its folder (tools/NAME), or tools.py:NAME, module:NAME."
-        ),
+        typer.Argument(),
+        "TOOL",
+        "Tool: its name, its folder (tools/NAME), or tools.py:NAME, module:NAME.",
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="JSON|KEY=VALUE",
-            help="Arguments: a JSON object (-: standard input), or KEY=VALUE, repeated for a list.",
-        ),
+        typer.Argument(),
+        "JSON|KEY=VALUE",
+        "Arguments: a JSON object (-: standard input), or KEY=VALUE, repeated for a list.",
     ] = None,
     *,
     sources: ToolSources,

@@ -23,17 +23,13 @@ SHOWN_EXPECTED = 12
 
 
 def check(
-    grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="GBNF file; -: standard input.")],
+    grammar: Annotated[str, typer.Argument(), "GRAMMAR", "GBNF file; -: standard input."],
     text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="Text to check. Default: standard input, if piped."),
+        str | None, typer.Argument(), "TEXT", "Text to check. Default: standard input, if piped."
     ] = None,
-    engine: Annotated[bool, typer.Option(help="Load the grammar in llama.cpp, too, if installed.")] = True,
+    engine: Annotated[bool, typer.Option(), "Load the grammar in llama.cpp, too, if installed."] = True,
     vocab: VocabOption = None,
-    json_: Annotated[
-        bool,
-        typer.Option("--json", help="Print a JSON object: accepted; if not, where and what was expected."),
-    ] = False,
+    json_: Annotated[bool, "Print a JSON object: accepted; if not, where and what was expected."] = False,
 ) -> None:
     """Check a grammar, and whether a text is in its language.
 

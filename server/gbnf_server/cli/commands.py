@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -153,22 +154,33 @@ def _load(name: str) -> Any:
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     texts = [found.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [found.__doc__]
-    alone.command(name, cls=_Command, help=reflow(*texts))(_with_separate_options(found))
+    alone.command(name, cls=_Command, help=reflow(*texts))(with_options(found))
     return get_command(alone)
 
 
-def _with_separate_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is a dataclass of options by one for each annotated field."""
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the parameters that typer takes.
+
+    A parameter that is a dataclass of options is replaced by one for each annotated field. The texts in the
+    annotation of an option are its help, or its metavar and its help, after what else typer is to know of it.
+    Without that, a flag has no negative form.
+    """
     parameters = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for parameter in signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
         if not is_dataclass(group):
-            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            annotation = _described_option(parameter.name, group)
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
             continue
         hints = get_type_hints(group, include_extras=True)
         options = [
-            Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=_described_option(field.name, hints[field.name]),
+            )
             for field in fields(group)
             if hasattr(hints[field.name], "__metadata__")
         ]
@@ -184,3 +196,14 @@ def _with_separate_options(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # `inspect.signature` reads it
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
+
+
+def _described_option(name: str, annotation: Any) -> Any:
+    """Return an annotation with the option or argument that the texts in it describe, if there are any."""
+    *declared, text = getattr(annotation, "__metadata__", (None,))
+    if not isinstance(text, str):
+        return annotation
+    metavar = declared.pop() if declared and isinstance(declared[-1], str) else None
+    option = copy(declared[0]) if declared else typer.Option(f"--{name.strip('_').replace('_', '-')}")
+    option.metavar, option.help = metavar, text
+    return Annotated[annotation.__origin__, option]

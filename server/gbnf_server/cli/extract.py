@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbnf.errors import ManifestError, SchemaError, clip
+from gbnf_server.cli import input_files
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
-from gbnf_server.cli.input_files import (
-    SCHEMA_OPTION,
-    check_one_stdin,
-    read_request,
-    read_schema_source,
-    read_text,
-    source_name,
-)
 from gbnf_server.cli.model_options import (
     ModelSource,
     QuietOption,
@@ -47,26 +40,19 @@ if TYPE_CHECKING:
 
 def extract(
     inputs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Text files, one value each; -: standard input."),
+        list[str] | None, typer.Argument(), "[FILE]...", "Text files, one value each; -: standard input."
     ] = None,
     *,
-    schema: Annotated[str, SCHEMA_OPTION],
-    input_: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="FILE", help="Text file, as FILE; repeatable."),
-    ] = None,
+    schema: Annotated[str, input_files.SCHEMA_OPTION],
+    input_: Annotated[list[str] | None, "FILE", "Text file, as FILE; repeatable."] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.jsonl",
-            help="Write the results there, with a log from which the same command continues. Default: print "
-            "them.",
-        ),
+        "FILE.jsonl",
+        ("Write the results there, with a log from which the same command continues. Default: print them."),
     ] = None,
-    instructions: Annotated[str, typer.Option(help="What is wanted, beyond the schema's descriptions.")] = "",
-    attempts: Annotated[int, typer.Option(min=1, help="How often the model may try.")] = 3,
-    concurrency: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 1,
+    instructions: Annotated[str, "What is wanted, beyond the schema's descriptions."] = "",
+    attempts: Annotated[int, typer.Option(min=1), "How often the model may try."] = 3,
+    concurrency: Annotated[int, typer.Option(min=1), "Texts at a time."] = 1,
     source: ModelSource,
     sampling: SamplingOptions,
     quiet: QuietOption = False,
@@ -90,11 +76,11 @@ def extract(
     given = [*(input_ or ()), *(inputs or ())]  # of `--input *.txt`, the first is the option's
     if not given:
         raise typer.BadParameter("give the texts: gbnf extract FILE… --schema SCHEMA; - is standard input")
-    check_one_stdin(schema, *given)
-    texts = [read_text(each, "a text file").strip() for each in given]
+    input_files.check_one_stdin(schema, *given)
+    texts = [input_files.read_text(each, "a text file").strip() for each in given]
     blank = next((each for each, text in zip(given, texts, strict=True) if not text), None)
     if blank is not None:
-        raise InputError(f"{source_name(blank)} is empty.")
+        raise InputError(f"{input_files.source_name(blank)} is empty.")
     with interruptible("run the same command again to continue" if output else ""):
         with _opened(source, schema, sampling, concurrency, instructions, attempts) as extractor:
             for finding in extractor.findings:
@@ -124,7 +110,7 @@ def _opened(
     """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
     from gbnf_server.planner.extraction import Extractor
 
-    wanted = read_schema_source(schema)
+    wanted = input_files.read_schema_source(schema)
     with model_for_other_tools(source).open(parallel=concurrency) as opened:
         try:
             extractor: Extractor[Any] = Extractor(
@@ -137,7 +123,7 @@ def _opened(
                 seed=sampling.seed,
             )
         except (SchemaError, ManifestError) as error:
-            raise InputError(f"{source_name(schema)}: {error}") from None
+            raise InputError(f"{input_files.source_name(schema)}: {error}") from None
         yield extractor
 
 
@@ -182,13 +168,11 @@ def _lines(output: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def generate(
-    prompt: Annotated[
-        str, typer.Argument(metavar="PROMPT", help="What to generate; -: read it from standard input.")
-    ],
-    schema: Annotated[str, SCHEMA_OPTION],
+    prompt: Annotated[str, typer.Argument(), "PROMPT", "What to generate; -: read it from standard input."],
+    schema: Annotated[str, input_files.SCHEMA_OPTION],
     *,
     source: ModelSource,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of the answer.")] = 1024,
+    max_tokens: Annotated[int, typer.Option(min=1), "Maximum tokens of the answer."] = 1024,
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = 0,
 ) -> None:
@@ -206,10 +190,10 @@ def generate(
     Exit codes: 0 success, 1 no valid answer, 3 invalid schema, 4 the model does not work.
     """
     source.check()
-    check_one_stdin(prompt, schema)
+    input_files.check_one_stdin(prompt, schema)
     from gbnf_server.planner.extraction import ExtractionError
 
-    text = read_request(prompt, "PROMPT")
+    text = input_files.read_request(prompt, "PROMPT")
     sampling = SamplingOptions(max_tokens, temperature, seed)
     with interruptible(), _opened(source, schema, sampling) as extractor:
         try:

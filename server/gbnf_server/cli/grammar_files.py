@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 Found = Mapping[str, tuple[str, list["Diagnostic"]]]
 """For each file its text, and what was found in it."""
 
-FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE...", help="GBNF files; -: standard input.")]
+FilesArgument = Annotated[list[str], typer.Argument(), "FILE...", "GBNF files; -: standard input."]
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def lint(
     files: FilesArgument,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Correct what has one meaning only, and report the rest.")
-    ] = False,
-    format_: Annotated[
-        Literal["text", "json", "sarif"], typer.Option("--format", help="Format of the findings.")
-    ] = "text",
+    fix: Annotated[bool, "Correct what has one meaning only, and report the rest."] = False,
+    format_: Annotated[Literal["text", "json", "sarif"], "Format of the findings."] = "text",
 ) -> None:
     """Report what is wrong or doubtful in GBNF files: position, cause and remedy.
 
@@ -80,9 +76,7 @@ def lint(
 
 def fmt(
     files: FilesArgument,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; list the files that would change.")
-    ] = False,
+    check: Annotated[bool, "Write nothing; list the files that would change."] = False,
 ) -> None:
     """Rewrite GBNF files in the canonical layout. Comments stay, and so does the grammar.
 

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gbnf.errors import SchemaError
+from gbnf_server.cli import input_files
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
-from gbnf_server.cli.input_files import (
-    SCHEMA_OPTION,
-    check_one_stdin,
-    read_schema,
-    schemas_among,
-    source_name,
-)
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write, writing
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
@@ -41,31 +35,27 @@ def inspect(
     paths: PathsArgument = None,
     *,
     sources: ToolSources,
-    schema: Annotated[str | None, SCHEMA_OPTION] = None,
+    schema: Annotated[str | None, input_files.SCHEMA_OPTION] = None,
     run: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
-        ),
+        "FILE",
+        "Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
     ] = None,
     whitespace: WhitespaceOption = "default",
     property_order: Annotated[
         Literal["declared", "any"],
-        typer.Option(help="Order of the properties in objects, as `property_order` of `compile_schema`."),
+        "Order of the properties in objects, as `property_order` of `compile_schema`.",
     ] = "any",
     call_format: Annotated[
-        Literal["json", "native"],
-        typer.Option(help="How calls are written: as JSON, or as the chat template of --model does."),
+        Literal["json", "native"], "How calls are written: as JSON, or as the chat template of --model does."
     ] = "json",
     model: ModelOption = None,
     lora: LoraOption = None,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write one self-contained file without the live parts, and exit."),
+        Path | None, "FILE", "Write one self-contained file without the live parts, and exit."
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 0,
+    no_open: Annotated[bool, "Do not open the page in a browser."] = False,
 ) -> None:
     """Show what a grammar does, as a page in the browser.
 
@@ -121,10 +111,10 @@ def _inspection(
     if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
-    check_one_stdin(schema, *(sources.tools or ()))
+    input_files.check_one_stdin(schema, *(sources.tools or ()))
     given = [*paths, *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(given, context)
-    schemas = schemas_among(paths, schema)
+    schemas = input_files.schemas_among(paths, schema)
     if schemas:
         if len(sources) > 1:
             raise typer.BadParameter(f"{schemas[0]} is a JSON Schema, which is shown alone: give no tools")
@@ -171,8 +161,8 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
     from gbnf.tools.near_misses import misspelt_keywords
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 
-    name = source_name(file)
-    content = read_schema(file)
+    name = input_files.source_name(file)
+    content = input_files.read_schema(file)
     try:
         shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
         return Inspection(name, schema=shown, runs=runs, choice=choice)

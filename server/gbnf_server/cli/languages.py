@@ -17,9 +17,9 @@ from gbnf_server.system.folders import cache_folder
 
 
 def sample(
-    grammar: Annotated[str, typer.Argument(metavar="GRAMMAR", help="GBNF file; -: standard input.")],
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of texts.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the texts.")] = 0,
+    grammar: Annotated[str, typer.Argument(), "GRAMMAR", "GBNF file; -: standard input."],
+    count: Annotated[int, typer.Option("--count", "-n", min=1), "Number of texts."] = 20,
+    seed: Annotated[int, typer.Option(min=0), "Seed of the texts."] = 0,
 ) -> None:
     """Print random texts of a grammar's language, each as a JSON string in a line.
 
@@ -43,8 +43,8 @@ def sample(
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="GBNF file; -: standard input.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="GBNF file; -: standard input.")],
+    first: Annotated[str, typer.Argument(), "A", "GBNF file; -: standard input."],
+    second: Annotated[str, typer.Argument(), "B", "GBNF file; -: standard input."],
 ) -> None:
     """Print the shortest text that only one of two grammars accepts, as a JSON string.
 

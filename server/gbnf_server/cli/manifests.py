@@ -42,12 +42,9 @@ def manifests(
     path: PathArgument = None,
     *,
     sources: ToolSources,
-    findings: Annotated[bool, typer.Option("--findings", help="List every finding below the table.")] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with status 1 if a tool has a mistake, such as a misspelt key."),
-    ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    findings: Annotated[bool, "List every finding below the table."] = False,
+    strict: Annotated[bool, "Exit with status 1 if a tool has a mistake, such as a misspelt key."] = False,
+    json_: Annotated[bool, "Print one JSON array."] = False,
 ) -> None:
     """List the tools: name, effect, complexity of the arguments, and findings.
 

@@ -25,19 +25,15 @@ def mcp(
     tools: ToolsOption = None,
     http: Annotated[
         str | None,
-        typer.Option(
-            metavar="[HOST:]PORT",
-            help="Serve streamable HTTP, at /mcp, instead of stdio. Default HOST: 127.0.0.1. Port 0: any.",
-        ),
+        "[HOST:]PORT",
+        "Serve streamable HTTP, at /mcp, instead of stdio. Default HOST: 127.0.0.1. Port 0: any.",
     ] = None,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar="GBNF_MCP_API_KEY",
-            help="API key that HTTP clients must send; required for a HOST other than this machine.",
-        ),
+        typer.Option(envvar="GBNF_MCP_API_KEY"),
+        "API key that HTTP clients must send; required for a HOST other than this machine.",
     ] = None,
     language: LanguageOption = "en",
 ) -> None:

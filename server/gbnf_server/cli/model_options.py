@@ -27,83 +27,64 @@ BackendName: TypeAlias = Literal[
 # Options that select a model.
 ModelOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="F.gguf|NAME",
-        help="Model file, or smollm2, downloaded once (98 MB); with --backend, the server's "
-        "name for the model.",
-    ),
+    "F.gguf|NAME",
+    ("Model file, or smollm2, downloaded once (98 MB); with --backend, the server's name for the model."),
 ]
 HfOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--hf",
-        metavar="REPO[:QUANT]",
-        help="Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
-    ),
+    "REPO[:QUANT]",
+    "Model on Hugging Face, downloaded once: OWNER/REPOSITORY, and a quantization. Default: Q4_K_M.",
 ]
 ApiKeyOption: TypeAlias = Annotated[
-    str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for the server.")
+    str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for the server."
 ]
 ThreadsOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads, in process. Default: see `gbnf doctor`.")
+    int | None, typer.Option(min=1), "CPU threads, in process. Default: see `gbnf doctor`."
 ]
 LoraOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F.gguf|none",
-        help="LoRA adapter for the model. Default: for smollm2, the bundled one.",
-    ),
+    str | None, "F.gguf|none", "LoRA adapter for the model. Default: for smollm2, the bundled one."
 ]
 VocabOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F.gguf|NAME",
-        help="Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one.",
-    ),
+    str | None, "F.gguf|NAME", "Model, or smollm2, whose vocabulary llama.cpp uses. Default: the bundled one."
 ]
 EvidenceOption: TypeAlias = Annotated[
     Literal["all", "values", "arguments", "none"] | None,
-    typer.Option(help="Favor what the request supports, in JSON calls in process. Default: all."),
+    "Favor what the request supports, in JSON calls in process. Default: all.",
 ]
 
 # What tools may do.
-WorkspaceOption: TypeAlias = Annotated[
-    Path, typer.Option(metavar="DIR", help="Folder that tools are confined to; created if missing.")
-]
+WorkspaceOption: TypeAlias = Annotated[Path, "DIR", "Folder that tools are confined to; created if missing."]
 ApproveAllOption: TypeAlias = Annotated[
-    bool, typer.Option("--yes", "-y", help="Approve every call that requires approval.")
+    bool, typer.Option("--yes", "-y"), "Approve every call that requires approval."
 ]
 
 ConfirmBelowOption: TypeAlias = Annotated[
     float,
-    typer.Option(
-        min=0,
-        max=1,
-        metavar="P",
-        help="Ask before a call of which a name, enum value, boolean or number is less probable than P.",
-    ),
+    typer.Option(min=0, max=1),
+    "P",
+    "Ask before a call of which a name, enum value, boolean or number is less probable than P.",
 ]
 
 # Options of a run, and of its output.
 StyleOption: TypeAlias = Annotated[
     Literal["minimal", "default", "skeleton", "placeholder", "verbose"] | None,
-    typer.Option(help="How the prompt describes the tools."),
+    "How the prompt describes the tools.",
 ]
-LanguageOption: TypeAlias = Annotated[str, typer.Option(help="Language of the tool descriptions.")]
+LanguageOption: TypeAlias = Annotated[str, "Language of the tool descriptions."]
 MaxToolsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
-        "16, or for a model of less than a billion parameters at most 8.",
+    typer.Option(min=1),
+    (
+        "Offer the tools that fit the request best, at most this many. find_tools adds others. Default: "
+        "16, or for a model of less than a billion parameters at most 8."
     ),
 ]
-MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum tokens of a call.")]
-MarkdownOption: TypeAlias = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
+MaxTokensOption: TypeAlias = Annotated[int, typer.Option(min=1), "Maximum tokens of a call."]
+MarkdownOption: TypeAlias = Annotated[bool, "Print the table as Markdown."]
 VerboseOption: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show what tools print, and the traceback of an exception.")
+    bool, typer.Option("--verbose", "-v"), "Show what tools print, and the traceback of an exception."
 ]
-QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+QuietOption: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q"), "Show no progress."]
 
 
 def _finite(value: float) -> float:
@@ -115,16 +96,16 @@ def _finite(value: float) -> float:
 # How a grammar is compiled.
 WhitespaceOption: TypeAlias = Annotated[
     Literal["default", "compact", "spaced", "free"],
-    typer.Option(help="Whitespace in the JSON. Default: at most one space after , and :."),
+    "Whitespace in the JSON. Default: at most one space after , and :.",
 ]
 
 # Options of the sampler.
 TemperatureOption: TypeAlias = Annotated[
-    float, typer.Option(min=0, callback=_finite, help="Sampling temperature; 0 is greedy.")
+    float, typer.Option(min=0, callback=_finite), "Sampling temperature; 0 is greedy."
 ]
 LAST_SEED = 2**32 - 1
 SeedOption: TypeAlias = Annotated[
-    int, typer.Option(min=-1, max=LAST_SEED, help="Seed for a temperature above 0; -1: random.")
+    int, typer.Option(min=-1, max=LAST_SEED), "Seed for a temperature above 0; -1: random."
 ]
 
 
@@ -141,14 +122,10 @@ class SamplingOptions:
 class RunLimits:
     """When a run ends, and its language."""
 
-    language: Annotated[
-        str, typer.Option(help="Language of the tool descriptions; auto: that of the request.")
-    ] = "auto"
-    max_steps: Annotated[int, typer.Option(min=1, help="Maximum steps of a run, including the answer.")] = 12
-    max_seconds: Annotated[float, typer.Option(min=0, help="Maximum seconds of a run; 0 for no limit.")] = 300
-    no_hints: Annotated[
-        bool, typer.Option("--no-hints", help="Treat a small model like a large one: show all, end nothing.")
-    ] = False
+    language: Annotated[str, "Language of the tool descriptions; auto: that of the request."] = "auto"
+    max_steps: Annotated[int, typer.Option(min=1), "Maximum steps of a run, including the answer."] = 12
+    max_seconds: Annotated[float, typer.Option(min=0), "Maximum seconds of a run; 0 for no limit."] = 300
+    no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
@@ -173,19 +150,13 @@ class PlanningOptions(RunLimits):
 
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOOL",
-            help="Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
-        ),
+        "TOOL",
+        "Tool that must succeed before a run may be answered; repeatable. '*': any tool.",
     ] = None
     terminal: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOOL", help="Tool that ends a run: its result is the answer; repeatable."),
+        list[str] | None, "TOOL", "Tool that ends a run: its result is the answer; repeatable."
     ] = None
-    no_compact: Annotated[
-        bool,
-        typer.Option("--no-compact", help="Never shorten old results and steps to fit the model's context."),
-    ] = False
+    no_compact: Annotated[bool, "Never shorten old results and steps to fit the model's context."] = False
     confirm_below: ConfirmBelowOption = 0.0
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
@@ -208,21 +179,12 @@ class OutputOptions:
     `hints`: whether to say which options of `gbnf run` would help a run without an answer.
     """
 
-    json: Annotated[bool, typer.Option("--json", help="Print the run and its events as one JSON object.")] = (
-        False
-    )
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream", help="Print the answer as it is generated; with --json, each event on a line."
-        ),
-    ] = False
+    json: Annotated[bool, "Print the run and its events as one JSON object."] = False
+    stream: Annotated[bool, "Print the answer as it is generated; with --json, each event on a line."] = False
     record: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
-        ),
+        "FILE",
+        "Write the run, its events and every call of the model to a file, for `gbnf inspect --run`.",
     ] = None
     quiet: QuietOption = False
     verbose: VerboseOption = False
@@ -236,24 +198,20 @@ class ModelOptions:
     model: ModelOption = None
     hf: HfOption = None
     backend: Annotated[
-        BackendName | None,
-        typer.Option(help="Kind of server. Default: in-process; with --server, llama-server."),
+        BackendName | None, "Kind of server. Default: in-process; with --server, llama-server."
     ] = None
     context_size: Annotated[
         int | None,
-        typer.Option(
-            "--ctx-size",
-            min=1,
-            help="Context size in tokens. Default: in process that of the model, at most 8192; with ollama "
-            "8192; otherwise what the server reports. Not for llama-server, which sets it when it starts.",
+        typer.Option("--ctx-size", min=1),
+        (
+            "Context size in tokens. Default: in process that of the model, at most 8192; with ollama "
+            "8192; otherwise what the server reports. Not for llama-server, which sets it when it starts."
         ),
     ] = None
     gpu_layers: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
-        ),
+        typer.Option(min=0),
+        "Layers on the GPU, in process. Default: all, if llama-cpp-python was built for one.",
     ] = None
     threads: ThreadsOption = None
     lora: LoraOption = None
@@ -266,9 +224,7 @@ class ModelSource(ModelOptions):
     A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face.
     """
 
-    server: Annotated[
-        str | None, typer.Option(metavar="URL", help="Running server: a llama-server, or see --backend.")
-    ] = None
+    server: Annotated[str | None, "URL", "Running server: a llama-server, or see --backend."] = None
     api_key: ApiKeyOption = None
 
     @property

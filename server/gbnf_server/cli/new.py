@@ -25,8 +25,7 @@ _FILES = {
 
 def new(
     path: Annotated[
-        Path,
-        typer.Argument(metavar="DIR/NAME", help="Folder of the tool; its last part is the tool's name."),
+        Path, typer.Argument(), "DIR/NAME", "Folder of the tool; its last part is the tool's name."
     ],
 ) -> None:
     """Write a new tool: a manifest, an executor and a test, which work as they are.

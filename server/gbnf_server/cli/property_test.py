@@ -30,8 +30,8 @@ def property_test(
     path: PathArgument = None,
     *,
     sources: ToolSources,
-    examples: Annotated[int, typer.Option(min=1, help="Examples of each kind for each tool.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the examples.")] = 0,
+    examples: Annotated[int, typer.Option(min=1), "Examples of each kind for each tool."] = 50,
+    seed: Annotated[int, typer.Option(min=0), "Seed of the examples."] = 0,
     vocab: VocabOption = None,
 ) -> None:
     """Property-test manifests: find calls that their grammar wrongly accepts or rejects.

@@ -20,26 +20,10 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import uncovered_values
 from gbnf.tools.pool_filter import BEST, CLEAR, filter_pool, scored
 from gbnf.tools.ranking import BM25
+from gbnf_server import planner
 from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
-from gbnf_server.planner import (
-    CallBlocked,
-    Event,
-    HistoryCompacted,
-    ModelCalled,
-    Run,
-    RunFinished,
-    RunStarted,
-    SalvagedAnswer,
-    SalvageStarted,
-    StepStarted,
-    TextWritten,
-    ToolCalled,
-    ToolDone,
-    ToolFailed,
-    WarningRaised,
-)
 from gbnf_server.planner.repeats import canonical
 
 SHOWN_ENTRIES = 3
@@ -87,42 +71,42 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         self._status: Status | None = None
         self._waiting = _Waiting("")
         self._model_s = 0.0
-        self._running: ToolCalled | None = None
+        self._running: planner.ToolCalled | None = None
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def show(self, event: Event) -> None:
+    def show(self, event: planner.Event) -> None:
         """Print an event."""
         match event:
-            case ToolCalled():
+            case planner.ToolCalled():
                 self._running = event
-            case ToolDone() | ToolFailed():
+            case planner.ToolDone() | planner.ToolFailed():
                 self._running = None
         if self._options.quiet:
-            if isinstance(event, WarningRaised):
+            if isinstance(event, planner.WarningRaised):
                 self._line("", "warning: ", "yellow", event.message)
-            elif isinstance(event, RunFinished) and event.run.error is not None:
+            elif isinstance(event, planner.RunFinished) and event.run.error is not None:
                 self._line("", f"{event.run.outcome}: ", "bold red", event.run.error)
                 if event.run.salvage is not None:
                     self._line("", describe_salvage(event.run.salvage))
             return
         match event:
-            case RunStarted():
+            case planner.RunStarted():
                 mode = "constrained by a grammar" if event.grammar else "without a grammar"
                 total = len(event.tools) + len(event.dropped)
                 self._line("", f"{event.backend}, {mode}, {len(event.tools)} of {total} tools", "dim")
-            case StepStarted():
+            case planner.StepStarted():
                 self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
-            case HistoryCompacted():
+            case planner.HistoryCompacted():
                 steps = f"{plural(len(event.steps), 'step')} shortened"
                 tokens = f"about {event.tokens_before} → {event.tokens_after} prompt tokens"
                 self._line("   ", "history compacted", "dim", f"{steps}, {tokens}")
-            case TextWritten():
+            case planner.TextWritten():
                 self._waiting.add(event.text)
                 if event.answer and self._options.stream:
                     self.close()
-            case ModelCalled():
+            case planner.ModelCalled():
                 self.close()
                 self._model_s = event.duration_s
                 if event.repeated:
@@ -132,35 +116,35 @@ class RunProgress(AbstractContextManager["RunProgress"]):
                     self._line("   ", "shortened ", "yellow", "so that the text ends within --max-tokens")
                 if event.purpose == "reasoning":
                     self._wait(_Waiting(f"step {event.step}: generating", counts=self._counts_text))
-            case ToolCalled():
+            case planner.ToolCalled():
                 arguments = clip(json.dumps(event.arguments, ensure_ascii=False), SHOWN_CHARACTERS)
                 self._line(f"{event.step:>2} ", event.name, "bold cyan", arguments, self._model_s)
                 self._wait(_Waiting(f"{event.name}: running"))
-            case ToolDone():
+            case planner.ToolDone():
                 self.close()
                 self._output(event.output)
                 self._line("   ", "✓ ", "green", summary(event.result), event.duration_s)
-            case ToolFailed():
+            case planner.ToolFailed():
                 self.close()
                 self._output(event.output)
                 self._line("   ", "✗ ", "red", event.error, event.duration_s)
-            case CallBlocked():
+            case planner.CallBlocked():
                 refused, text = f"refused ({event.refusal})", clip(event.text, SHOWN_CHARACTERS)
                 self._line(f"{event.step:>2} ", refused, "yellow", text, self._model_s)
                 self._line("   ", "✗ ", "yellow", event.error)
-            case SalvageStarted():
+            case planner.SalvageStarted():
                 self.close()
                 self._line("", event.ended, "bold red", event.error)
                 self._wait(_Waiting("generating an answer from the results", counts=self._counts_text))
-            case WarningRaised():
+            case planner.WarningRaised():
                 self._line("   ", "! ", "yellow", event.message)
-            case RunFinished():
+            case planner.RunFinished():
                 self.close()
                 self._finish(event.run)
             case _:
                 assert_never(event)
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: planner.Run) -> None:
         style = {"answered": "green", "salvaged": "yellow"}.get(run.outcome, "red")
         steps = plural(len(run.steps), "step")
         cached = f" ({run.cached_tokens} cached)" if run.cached_tokens else ""
@@ -251,14 +235,14 @@ class AnswerPrinter:
     def __init__(self) -> None:
         self._written = ""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: planner.Event) -> None:
         """Print the part of an answer in an event."""
-        if isinstance(event, TextWritten) and event.answer:
+        if isinstance(event, planner.TextWritten) and event.answer:
             self._written += event.answer
             write_stdout(event.answer)
-        elif isinstance(event, CallBlocked | SalvageStarted | ToolCalled):
+        elif isinstance(event, planner.CallBlocked | planner.SalvageStarted | planner.ToolCalled):
             self._break()
-        elif isinstance(event, RunFinished):
+        elif isinstance(event, planner.RunFinished):
             answer, is_new = event.run.answer, event.run.answer != self._written
             self._break()
             if answer is not None and is_new:
@@ -282,7 +266,7 @@ def summary(result: Mapping[str, Any]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def describe_salvage(salvage: SalvagedAnswer) -> str:
+def describe_salvage(salvage: planner.SalvagedAnswer) -> str:
     """Describe what a salvaged answer is based on."""
     steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
     if salvage.by == "model":
@@ -301,7 +285,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def run_hints(run: Run, events: Iterable[Event], undone: str = "") -> tuple[str, ...]:
+def run_hints(run: planner.Run, events: Iterable[planner.Event], undone: str = "") -> tuple[str, ...]:
     """Return what to try, each a sentence with the option of `gbnf run`; () if nothing in the steps says so.
 
     `events` are those of the run. `undone`: the tool that the request is for, and that was not called.
@@ -310,12 +294,12 @@ def run_hints(run: Run, events: Iterable[Event], undone: str = "") -> tuple[str,
         return (f"Nothing was changed. To have no answer before {undone} has succeeded: --require {undone}.",)
     if run.outcome in {"answered", "failed"}:
         return ()
-    offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, StepStarted))
+    offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, planner.StepStarted))
     offered = max(map(len, offers), default=0)
     return tuple(_hints(run, offered))
 
 
-def left_undone(pool: tuple[Tool, ...], run: Run) -> str:
+def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     """Return the tool that changes something and fits a request by far, if a run has answered without it.
 
     "" if there is none, if another one has changed something, or if the request names no value.
@@ -330,7 +314,7 @@ def left_undone(pool: tuple[Tool, ...], run: Run) -> str:
     return name if name in writing and second < CLEAR * best else ""
 
 
-def _hints(run: Run, offered: int) -> Iterator[str]:
+def _hints(run: planner.Run, offered: int) -> Iterator[str]:
     done = {step.name for step in run.steps if step.result is not None} - _BUILT_IN
     if len(done) == 1:
         [name] = done

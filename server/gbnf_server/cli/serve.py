@@ -40,98 +40,75 @@ def serve(
     *,
     model_options: ModelOptions,
     server: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Running server of the model: see --backend; repeatable."),
+        list[str] | None, "URL", "Running server of the model: see --backend; repeatable."
     ] = None,
     server_api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY", help="API key for --server.")
+        str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for --server."
     ] = None,
     parallel: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
-            f"otherwise {_BATCHING}.",
+        typer.Option(min=1),
+        (
+            "Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
+            f"otherwise {_BATCHING}."
         ),
     ] = None,
     deterministic: Annotated[
         bool,
-        typer.Option(
-            "--deterministic",
-            help="Give a request the same answer whatever else is served, at temperature 0 or with a seed. "
-            "In process; slower: evaluates one answer at a time and reuses no cached prompt.",
+        (
+            "Give a request the same answer whatever else is served, at temperature 0 or with a seed. "
+            "In process; slower: evaluates one answer at a time and reuses no cached prompt."
         ),
     ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")] = 8000,
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 8000,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(
-            envvar="GBNF_API_KEYS",
-            help="API key that clients must send; repeatable. Required for a --host other than this machine.",
-        ),
+        typer.Option(envvar="GBNF_API_KEYS"),
+        "API key that clients must send; repeatable. Required for a --host other than this machine.",
     ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File of API keys, one on each line.")
-    ] = None,
+    api_key_file: Annotated[Path | None, "FILE", "File of API keys, one on each line."] = None,
     allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Name under which clients reach the server; repeatable."),
+        list[str] | None, "NAME", "Name under which clients reach the server; repeatable."
     ] = None,
     cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN", help="Origin of web pages that may send requests; *: any; repeatable."
-        ),
+        list[str] | None, "ORIGIN", "Origin of web pages that may send requests; *: any; repeatable."
     ] = None,
-    retry: Annotated[
-        int, typer.Option(min=0, help="Times to ask a server again that ignored the grammar.")
-    ] = 0,
+    retry: Annotated[int, typer.Option(min=0), "Times to ask a server again that ignored the grammar."] = 0,
     no_repeat: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
-        ),
+        typer.Option(min=1),
+        "N",
+        "Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
     ] = None,
     share_cache: Annotated[
-        bool,
-        typer.Option(
-            "--share-cache",
-            help="Share the prompt cache between API keys: faster, but a key can find out others' prompts.",
-        ),
+        bool, "Share the prompt cache between API keys: faster, but a key can find out others' prompts."
     ] = False,
     verbatim: Annotated[
         bool,
-        typer.Option(
-            "--verbatim",
-            help="Keep Claude Code's billing header in its prompts, which differs in each request, so that "
-            "nothing of them is found in a cache.",
+        (
+            "Keep Claude Code's billing header in its prompts, which differs in each request, so that "
+            "nothing of them is found in a cache."
         ),
     ] = False,
     store: Annotated[
         str,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Where responses of /v1/responses are kept, for several gateways: a file for SQLite, or a "
-            "postgresql:// URL. Default: in memory.",
+        "FILE|URL",
+        (
+            "Where responses of /v1/responses are kept, for several gateways: a file for SQLite, or a "
+            "postgresql:// URL. Default: in memory."
         ),
     ] = "",
-    log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Log the texts of requests and answers.")
-    ] = False,
+    log_requests: Annotated[bool, "Log the texts of requests and answers."] = False,
     call_format: Annotated[
         Literal["native", "json", "text"] | None,
-        typer.Option(
-            help="How the model writes calls: as its chat template does (default if that has tools) or as "
+        (
+            "How the model writes calls: as its chat template does (default if that has tools) or as "
             "JSON, both constrained by a grammar, or as text tool calls in any common syntax."
         ),
     ] = None,
     evidence: EvidenceOption = None,
-    agent: Annotated[
-        bool, typer.Option("--agent", help="Offer the model `planner`, which runs tools of this machine.")
-    ] = False,
+    agent: Annotated[bool, "Offer the model `planner`, which runs tools of this machine."] = False,
     tools: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
     yes: ApproveAllOption = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbnf_server.cli.commands import reflow
+from gbnf_server.cli.commands import reflow, with_options
 from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import HfOption, LoraOption, ModelSource
 from gbnf_server.cli.output import progress_bar, say, stderr_console, write
@@ -26,13 +26,11 @@ server = typer.Typer(
 
 def install(
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Parallel compiler jobs. Default: one per CPU.")
+        int | None, typer.Option("--jobs", "-j", min=1), "Parallel compiler jobs. Default: one per CPU."
     ] = None,
-    cuda: Annotated[bool, typer.Option("--cuda", help="For NVIDIA GPUs; requires the CUDA toolkit.")] = False,
-    vulkan: Annotated[bool, typer.Option("--vulkan", help="For any GPU; requires the Vulkan SDK.")] = False,
-    metal: Annotated[
-        bool, typer.Option("--metal", help="For the GPU of a Mac, which every build on macOS uses.")
-    ] = False,
+    cuda: Annotated[bool, "For NVIDIA GPUs; requires the CUDA toolkit."] = False,
+    vulkan: Annotated[bool, "For any GPU; requires the Vulkan SDK."] = False,
+    metal: Annotated[bool, "For the GPU of a Mac, which every build on macOS uses."] = False,
 ) -> None:
     """Build llama-server from the source in llama-cpp-python, into the cache folder.
 
@@ -76,31 +74,22 @@ def _build(console: Console, jobs: int | None, gpu: Gpu | None) -> Path:
 
 
 def start(
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2. Default: the bundled model."),
-    ] = None,
+    model: Annotated[str | None, "F.gguf|NAME", "Model file, or smollm2. Default: the bundled model."] = None,
     hf: HfOption = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="TCP port; 0: any free port.")
-    ] = LLAMA_SERVER_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = LLAMA_SERVER_PORT,
     ctx_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Context size of a slot, in tokens. Default: the model's, at most 8192."),
+        typer.Option(min=1),
+        "Context size of a slot, in tokens. Default: the model's, at most 8192.",
     ] = None,
-    parallel: Annotated[int, typer.Option(min=1, help="Number of slots: concurrent requests.")] = 1,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="CPU threads. Default: see `gbnf doctor`."),
-    ] = None,
+    parallel: Annotated[int, typer.Option(min=1), "Number of slots: concurrent requests."] = 1,
+    threads: Annotated[int | None, typer.Option(min=1), "CPU threads. Default: see `gbnf doctor`."] = None,
     lora: LoraOption = None,
     api_key: Annotated[
-        str | None,
-        typer.Option(envvar="LLAMA_API_KEY", help="API key that clients must send; random by default."),
+        str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key that clients must send; random by default."
     ] = None,
     extra: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- ARGUMENT", help="More arguments, for llama-server itself."),
+        list[str] | None, typer.Argument(), "-- ARGUMENT", "More arguments, for llama-server itself."
     ] = None,
 ) -> None:
     """Run llama-server on loopback until Ctrl-C. Print its URL when it is ready.
@@ -141,5 +130,5 @@ def start(
         raise running.failure()
 
 
-server.command(help=reflow(install.__doc__))(install)
-server.command(help=reflow(start.__doc__))(start)
+for _command in (install, start):
+    server.command(help=reflow(_command.__doc__))(with_options(_command))

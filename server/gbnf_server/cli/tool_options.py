@@ -19,28 +19,23 @@ if TYPE_CHECKING:
     from gbnf.tools import Tool
 
 PathArgument: TypeAlias = Annotated[
-    Path | None,
-    typer.Argument(metavar="PATH", help="Tools: a folder or a file. Default: the bundled tools."),
+    Path | None, typer.Argument(), "PATH", "Tools: a folder or a file. Default: the bundled tools."
 ]
 PathsArgument: TypeAlias = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="PATH",
-        help="Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
-    ),
+    typer.Argument(),
+    "PATH",
+    "Tools, in folders of manifests or in files, or a JSON Schema. Default: the bundled tools.",
 ]
 ManifestsOption: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="PATH", help="Tools: a folder or a manifest; repeatable. Default: the bundled tools."
-    ),
+    list[Path] | None, "PATH", "Tools: a folder or a manifest; repeatable. Default: the bundled tools."
 ]
 ToolsOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Tools in JSON: a list as of OpenAI, Anthropic or MCP (-: standard input); or Python functions: "
-        "tools.py, tools.py:NAME, module:NAME; repeatable.",
+    "FILE",
+    (
+        "Tools in JSON: a list as of OpenAI, Anthropic or MCP (-: standard input); or Python functions: "
+        "tools.py, tools.py:NAME, module:NAME; repeatable."
     ),
 ]
 
@@ -57,10 +52,8 @@ class ToolSources:
     tools: ToolsOption = None
     mcp: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SERVER",
-            help="Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
-        ),
+        "SERVER",
+        "Tools of an MCP server: a command line, a URL, or an mcp.json; repeatable.",
     ] = None
 
     def __len__(self) -> int:

@@ -209,9 +209,8 @@ class JournalStore:
                 break
             if not entry.is_damaged and (operation := self.load(entry)) and operation.end == "done":
                 turns.append(operation.turn)
-            self._discard(
-                entry.number
-            )  # before its record, so that after a kill here the next change continues
+            # before its record, so that after a kill here the next change continues
+            self._discard(entry.number)
             with self._workspace.open_folder(JOURNAL_FOLDER) as folder, suppress(OSError):
                 os.unlink(entry.file, dir_fd=folder)
             count, total = count - 1, total - (entry.kept_bytes or 0)

@@ -18,23 +18,11 @@ from gbnf.errors import clip
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
+from gbnf_server import planner
 from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers
-from gbnf_server.planner import (
-    CallBlocked,
-    Context,
-    Event,
-    Exchange,
-    Planner,
-    PlannerOptions,
-    Run,
-    RunFinished,
-    ToolCalled,
-    ToolDone,
-    ToolFailed,
-)
 from gbnf_server.web.errors import HttpError, invalid_request
 
 MODEL_NAME = "planner"
@@ -45,7 +33,10 @@ class PlannerAgent(Answers):
     """Answers requests by runs of a planner with these tools. `context`: where they run, and who approves."""
 
     def __init__(
-        self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]], options: PlannerOptions, context: Context
+        self,
+        tools: Iterable[Tool] | Callable[[], Iterable[Tool]],
+        options: planner.PlannerOptions,
+        context: planner.Context,
     ) -> None:
         self._tools, self._options, self._context = tools, options, context
 
@@ -54,17 +45,17 @@ class PlannerAgent(Answers):
         _check(request)
         query, history = _conversation(request.messages)
         images = request.messages[-1].get("images", ())
-        make = partial(Planner, self._tools, backend, self._options, context=self._context)
-        planner = await asyncio.to_thread(make)  # it may ask the server for its properties
+        make = partial(planner.Planner, self._tools, backend, self._options, context=self._context)
+        opened = await asyncio.to_thread(make)  # it may ask the server for its properties
         try:
-            run = await asyncio.to_thread(planner.astream, query, images=images, history=history, text=False)
+            run = await asyncio.to_thread(opened.astream, query, images=images, history=history, text=False)
         except ValueError as error:
             raise invalid_request(f"{error}.", "messages") from None
         enforcement = Enforcement()
         yield Started(0, enforcement)
         async with aclosing(run) as events:
             async for event in events:
-                if isinstance(event, RunFinished):
+                if isinstance(event, planner.RunFinished):
                     yield TextDelta(_answer(event.run))
                     usage = Usage(
                         event.run.prompt_tokens, event.run.completion_tokens, event.run.cached_tokens
@@ -95,32 +86,32 @@ def _check(request: ChatRequest) -> None:
         raise invalid_request("the last message must be the user's.", "messages")
 
 
-def _conversation(messages: Sequence[Message]) -> tuple[str, list[Exchange]]:
+def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchange]]:
     """Return the request, after the instructions of the client, and the earlier exchanges."""
     instructions = [each["content"] for each in messages if each["role"] in {"system", "developer"}]
     turns = [each for each in messages if each["role"] in {"user", "assistant"} and each["content"].strip()]
     history = [
-        Exchange(asked["content"], said["content"])
+        planner.Exchange(asked["content"], said["content"])
         for asked, said in pairwise(turns)
         if (asked["role"], said["role"]) == ("user", "assistant")
     ]
     return "\n\n".join([*instructions, messages[-1]["content"]]), history
 
 
-def _shown(event: Event) -> str:
+def _shown(event: planner.Event) -> str:
     """Return what a client sees of a step, "" for nothing."""
     match event:
-        case ToolCalled():
+        case planner.ToolCalled():
             return f"{event.name} {clip(json.dumps(event.arguments, ensure_ascii=False), _SHOWN_CHARACTERS)}"
-        case ToolDone():
+        case planner.ToolDone():
             return f"→ {clip(json.dumps(event.result, ensure_ascii=False), _SHOWN_CHARACTERS)}"
-        case ToolFailed() | CallBlocked():
+        case planner.ToolFailed() | planner.CallBlocked():
             return f"→ {clip(event.error, _SHOWN_CHARACTERS)}"
         case _:
             return ""
 
 
-def _answer(run: Run) -> str:
+def _answer(run: planner.Run) -> str:
     """Return the answer, or why there is none. Raises HttpError if no tool was called."""
     if run.answer is not None:
         return run.answer

@@ -161,9 +161,8 @@ def _compile_parts(
     rules = 0
     for tool in tools:
         size = 0
-        part = compile_tool(
-            tool, options, False, None, notation
-        )  # with the arguments of linking: the same key
+        # with the arguments of linking: the same key
+        part = compile_tool(tool, options, False, None, notation)
         if isinstance(part, SchemaError):
             errors[tool.name] = part
         elif isinstance(part, CompiledTool):

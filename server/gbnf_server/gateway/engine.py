@@ -36,16 +36,7 @@ from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
-from gbnf_server.system.errors import (
-    AnswerTimeoutError,
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ConversationRefusedError,
-    GrammarRefusedError,
-    RequestNotSupportedError,
-    ServerResponseError,
-)
+from gbnf_server.system import errors
 from gbnf_server.web.errors import HttpError
 
 _LETTERS = string.ascii_letters + string.digits
@@ -139,7 +130,7 @@ class Engine(Answers):
                             yield Started(choice, compiled.enforcement)
                         for each in written:
                             yield each
-        except BackendError as error:
+        except errors.BackendError as error:
             raise _gateway_error(error, request) from error
 
     async def _compiled(
@@ -152,7 +143,7 @@ class Engine(Answers):
             info, length = await backend.facts()
             target = Target.of(info, backend.dialect, self._call_format)
             target = replace(target, is_small=target.is_small and self._hints)
-        except BackendError as error:
+        except errors.BackendError as error:
             raise _gateway_error(error, request) from error
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
         return target, limit, await self._compiler.compiled(request, target, owner)
@@ -281,7 +272,7 @@ async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Back
     asked = backend_request(request, compiled, 1, 0, ())
     try:
         return await asyncio.to_thread(backend.count_tokens, asked)
-    except RequestNotSupportedError:
+    except errors.RequestNotSupportedError:
         return (await collect_answer(backend, Asked(asked))).completion.usage.prompt_tokens
 
 
@@ -355,23 +346,23 @@ def _reason(compiled: Compiled, answered: Answered) -> Literal["stop", "length",
     return "tool_calls" if answered.calls else "stop"
 
 
-def _gateway_error(error: BackendError, request: ChatRequest) -> HttpError:
+def _gateway_error(error: errors.BackendError, request: ChatRequest) -> HttpError:
     """Return the error of a request whose backend has failed."""
     text = str(error)
     match error:
-        case ContextOverflowError():
+        case errors.ContextOverflowError():
             return HttpError(400, text, "context_length_exceeded", "messages")
-        case ConversationRefusedError():
+        case errors.ConversationRefusedError():
             return HttpError(400, text, "invalid_request", "messages")
-        case RequestNotSupportedError():
+        case errors.RequestNotSupportedError():
             return HttpError(400, text, "unsupported_by_backend", error.field)
-        case GrammarRefusedError() if isinstance(request.output, GbnfText):
+        case errors.GrammarRefusedError() if isinstance(request.output, GbnfText):
             return HttpError(400, text, "invalid_grammar", request.output.param)
-        case AnswerTimeoutError():
+        case errors.AnswerTimeoutError():
             return HttpError(504, text, "upstream_timeout")
-        case BackendUnreachableError():
+        case errors.BackendUnreachableError():
             return HttpError(503, text, "upstream_unreachable", retry_after=5)
-        case ServerResponseError(status=429):
+        case errors.ServerResponseError(status=429):
             return HttpError(429, text, "upstream_busy", retry_after=5)
         case _:
             return HttpError(502, text, "upstream_error")

@@ -13,19 +13,6 @@ from dataclasses import dataclass
 from itertools import count
 
 import railroad
-from railroad import (
-    Choice,
-    Comment,
-    DiagramItem,
-    OneOrMore,
-    Optional,
-    Path,
-    Sequence,
-    Skip,
-    Stack,
-    ZeroOrMore,
-)
-from railroad import Diagram as Railroad
 
 from gbnf.errors import clip
 from gbnf.grammar.emit import emit_expr
@@ -55,7 +42,7 @@ def diagram(name: str, production: Expr, href: Callable[[str], str | None]) -> R
     drawing = _Drawing(href, name)
     item = drawing.item(production, depth=0)
     out = io.StringIO()
-    drawn = Railroad(item, type="complex")
+    drawn = railroad.Diagram(item, type="complex")
     drawn.attrs |= {"role": "group", "aria-label": f"Diagram of {name}"}
     drawn.format(6).writeSvg(out.write)
     return RuleDiagram(_NO_LENGTH.sub("", out.getvalue()), tuple(drawing.folded))
@@ -70,7 +57,7 @@ class _Drawing:
         self._boxes = count(1)
         self.folded: list[tuple[str, ...]] = []
 
-    def item(self, expr: Expr, depth: int) -> DiagramItem:
+    def item(self, expr: Expr, depth: int) -> railroad.DiagramItem:
         if next(self._boxes) > _MOST_BOXES:
             return _Box("…", "more", title=clip(emit_expr(expr), 2000))
         match expr:
@@ -89,10 +76,10 @@ class _Drawing:
             case Repeat(item, minimum, maximum):
                 return self._repeat(item, minimum, maximum, depth)
 
-    def _sequence(self, items: list[DiagramItem], depth: int) -> DiagramItem:
+    def _sequence(self, items: list[railroad.DiagramItem], depth: int) -> railroad.DiagramItem:
         if not items:
-            return Skip()
-        rows: list[list[DiagramItem]] = [[]]
+            return railroad.Skip()
+        rows: list[list[railroad.DiagramItem]] = [[]]
         width = 0.0
         for item in items:
             if depth == 0 and rows[-1] and width + item.width > ROW_WIDTH:
@@ -101,25 +88,25 @@ class _Drawing:
             rows[-1].append(item)
             width += item.width + 20
         if len(rows) == 1:
-            return Sequence(*items)
-        return Stack(*(Sequence(*row) for row in rows))
+            return railroad.Sequence(*items)
+        return railroad.Stack(*(railroad.Sequence(*row) for row in rows))
 
-    def _choice(self, alternatives: tuple[Expr, ...], depth: int) -> DiagramItem:
+    def _choice(self, alternatives: tuple[Expr, ...], depth: int) -> railroad.DiagramItem:
         shown = alternatives[:SHOWN_ALTERNATIVES]
-        items = [self.item(one, depth + 1) if one != EPSILON else Skip() for one in shown]
+        items = [self.item(one, depth + 1) if one != EPSILON else railroad.Skip() for one in shown]
         if rest := alternatives[SHOWN_ALTERNATIVES:]:
             if len(rest) == 1:
                 items.append(self.item(rest[0], depth + 1))
             else:
                 self.folded.append(tuple(emit_expr(one) for one in rest))
                 items.append(_Box(f"{len(rest)} more", "more"))
-        return Choice(0, *items) if len(items) > 1 else items[0]
+        return railroad.Choice(0, *items) if len(items) > 1 else items[0]
 
-    def _repeat(self, item: Expr, minimum: int, maximum: int | None, depth: int) -> DiagramItem:
+    def _repeat(self, item: Expr, minimum: int, maximum: int | None, depth: int) -> railroad.DiagramItem:
         inner = self.item(item, depth + 1)
         if (minimum, maximum) == (0, 1):
-            return Optional(inner)
-        loop = OneOrMore if minimum else ZeroOrMore
+            return railroad.Optional(inner)
+        loop = railroad.OneOrMore if minimum else railroad.ZeroOrMore
         match minimum, maximum:
             case 0 | 1, None:
                 return loop(inner)
@@ -129,10 +116,10 @@ class _Drawing:
                 times = f"at most {maximum}"
             case _:
                 times = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        return loop(inner, Comment(f"{times}×"))
+        return loop(inner, railroad.Comment(f"{times}×"))
 
 
-class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
+class _Box(railroad.DiagramItem):  # type: ignore[misc]  # the library ships no types
     """A box with a text, as the library's; those write the text of a link twice."""
 
     def __init__(self, text: str, kind: str, href: str | None = None, title: str = "") -> None:
@@ -143,28 +130,28 @@ class _Box(DiagramItem):  # type: ignore[misc]  # the library ships no types
         self.up = self.down = 11
         self.needsSpace = True
 
-    def format(self, x: float, y: float, width: float) -> DiagramItem:
+    def format(self, x: float, y: float, width: float) -> railroad.DiagramItem:
         """Add the box to the drawing, as the library asks its items."""
-        Path(x + self.width, y).h(width - self.width).addTo(self)
-        parts: list[DiagramItem] = []
+        railroad.Path(x + self.width, y).h(width - self.width).addTo(self)
+        parts: list[railroad.DiagramItem] = []
         if self._title:
-            parts.append(DiagramItem("title", {}, self._title))
+            parts.append(railroad.DiagramItem("title", {}, self._title))
         box = {
             "x": x, "y": y - 11, "width": self.width, "height": 22, "rx": self._corner,
             "ry": self._corner,
         }  # fmt: skip
-        parts.append(DiagramItem("rect", box))
-        parts.append(DiagramItem("text", {"x": x + self.width / 2, "y": y + 4}, self._text))
-        parent: DiagramItem = self
+        parts.append(railroad.DiagramItem("rect", box))
+        parts.append(railroad.DiagramItem("text", {"x": x + self.width / 2, "y": y + 4}, self._text))
+        parent: railroad.DiagramItem = self
         if self._href is not None:
-            parent = DiagramItem("a", {"href": self._href})
+            parent = railroad.DiagramItem("a", {"href": self._href})
             parent.addTo(self)
         for part in parts:
             part.addTo(parent)
         return self
 
 
-def _terminal(text: str, written: str) -> DiagramItem:
+def _terminal(text: str, written: str) -> railroad.DiagramItem:
     shown = written[1:-1].replace('\\"', '"')
     return _Box(
         clip(shown, SHOWN_CHARACTERS),

@@ -151,9 +151,8 @@ class Drafter:
         self._lookup = None if model.is_small else PromptLookup(model, prompt)
         self._words = 1  # of the next guess
         self._before = (0, 0)  # `drafted` and `accepted` at the last guess
-        self._evaluated: dict[
-            int, Draft
-        ] = {}  # by position, those of the last evaluation until one is refused
+        # by position, those of the last evaluation until one is refused
+        self._evaluated: dict[int, Draft] = {}
         self._most = _MOST_DRAFTS // 2  # of the next drafts
         self.drafted = self.accepted = 0
 

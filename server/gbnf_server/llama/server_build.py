@@ -13,7 +13,6 @@ folder; where there is none, `prebuilt_server` takes its place. Invariants:
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import select
@@ -34,6 +33,7 @@ from typing import Literal, TypeAlias
 from gbnf_server.llama.server_process import LlamaServerProcess, check_port, start_binary
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import cache_folder
+from gbnf_server.system.model_files import file_sha256
 from gbnf_server.system.processes import describe_exit, kill_group, pip_command
 
 SERVER_VARIABLE = "GBNF_LLAMA_SERVER"
@@ -218,8 +218,7 @@ def _variant(gpu: Gpu | None) -> str:
 
 def _check_hash(archive: Path) -> None:
     """Raise SetupError for a source of a known version with another hash."""
-    with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_sha256(archive)
     if found != (known := _SHA256.get(source_version(), found)):
         raise SetupError(
             f"the SHA-256 of {archive.name} is {found}, not {known}. Install again to download it again."

@@ -15,8 +15,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, Self
 
-from mcp_types import ElicitRequestParams, ElicitResult
-from mcp_types import Tool as ListedTool
+import mcp_types
 
 from gbnf.errors import BrokenManifestsError
 from gbnf.tools import Tool
@@ -65,7 +64,7 @@ class McpTools:
     def __init__(self, connections: Sequence[Connection], prefix: str | None) -> None:
         self._connections, self._prefix = connections, prefix
         self._lock = Lock()
-        self._listed: tuple[tuple[ListedTool, ...], ...] | None = None
+        self._listed: tuple[tuple[mcp_types.Tool, ...], ...] | None = None
         self._tools: tuple[Tool, ...] = ()
 
     # Not a generator, whose finally would wait for the background thread when the program ends without it.
@@ -108,7 +107,7 @@ class McpTools:
 class McpFunction:
     """Executes the calls of one tool, as `Tool.function`."""
 
-    def __init__(self, connection: Connection, listed: ListedTool, loop: BackgroundLoop) -> None:
+    def __init__(self, connection: Connection, listed: mcp_types.Tool, loop: BackgroundLoop) -> None:
         self._connection, self._loop = connection, loop
         self._name, self._output_schema = listed.name, listed.output_schema
         # a tool's identity is the same in every process: its server's, and its name
@@ -118,10 +117,10 @@ class McpFunction:
         """Return the result of a call. What the server logs meanwhile is its output. Raises ExecutorError."""
         here = asyncio.get_running_loop()
 
-        async def answer(params: ElicitRequestParams) -> ElicitResult:
+        async def answer(params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
             return answer_server(self._connection.name, params, context)
 
-        async def ask(params: ElicitRequestParams) -> ElicitResult:
+        async def ask(params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(params), here))
 
         if all(tool.name != self._name for tool in self._connection.tools):

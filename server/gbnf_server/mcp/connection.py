@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import mcp_types
 from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp.client.session import ClientRequestContext, IncomingMessage
@@ -26,19 +27,6 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    CallToolResult,
-    ElicitRequestParams,
-    ElicitResult,
-    ErrorData,
-    ListRootsResult,
-    LoggingMessageNotificationParams,
-    Root,
-    Tool,
-    ToolListChangedNotification,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -74,7 +62,7 @@ class McpServerError(SetupError):
 class Caller:
     """Who calls a tool, in which run: `ask` passes a server's question on, `root` is their workspace."""
 
-    ask: Callable[[ElicitRequestParams], Awaitable[ElicitResult]]
+    ask: Callable[[mcp_types.ElicitRequestParams], Awaitable[mcp_types.ElicitResult]]
     run: str
     root: Path
 
@@ -88,7 +76,7 @@ class Connection:
     def __init__(self, server: McpServerConfig, on_log: OnLog | None, start_timeout_s: float) -> None:
         self.server = server
         self.name = server.name
-        self.tools: tuple[Tool, ...] = ()
+        self.tools: tuple[mcp_types.Tool, ...] = ()
         self.changed = False
         self.log = ServerLog(server.name or str(server), on_log)
         self._start_timeout_s = start_timeout_s
@@ -141,7 +129,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - as in start
             raise McpServerError(str(self.server), _reason(error), self.log.last(_SHOWN_LINES)) from None
 
-    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> CallToolResult:
+    async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> mcp_types.CallToolResult:
         """Call a tool. Raises ExecutorError."""
         try:
             client = await self._session()
@@ -180,8 +168,8 @@ class Connection:
         broke = isinstance(inner, httpx2.HTTPError | OSError) or (
             isinstance(inner, MCPError)
             and (
-                inner.code == CONNECTION_CLOSED
-                or (inner.code, inner.message) == (INVALID_REQUEST, "Session terminated")
+                inner.code == mcp_types.CONNECTION_CLOSED
+                or (inner.code, inner.message) == (mcp_types.INVALID_REQUEST, "Session terminated")
             )
         )
         if not broke:
@@ -249,8 +237,8 @@ class Connection:
         headers = dict(server.headers)
         return sse_client(server.url, headers, timeout=self._start_timeout_s, sse_read_timeout=_LONGEST_S)
 
-    async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
-        tools: list[Tool] = []
+    async def _list_tools(self, client: Client) -> tuple[mcp_types.Tool, ...]:
+        tools: list[mcp_types.Tool] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
@@ -274,12 +262,12 @@ class Connection:
         await anyio.sleep_forever()
 
     async def _on_message(self, message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, mcp_types.ToolListChangedNotification):
             self.changed = True
         elif isinstance(message, Exception):
             self.log.add("transport", _reason(message))
 
-    async def _on_log_message(self, params: LoggingMessageNotificationParams) -> None:
+    async def _on_log_message(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         self.log.add(params.level, params.data if isinstance(params.data, str) else repr(params.data))
 
     def _progress(self, name: str) -> ProgressFnT:
@@ -305,16 +293,16 @@ class Connection:
     async def _elicit(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - the SDK's names
-        params: ElicitRequestParams,
-    ) -> ElicitResult | ErrorData:
+        params: mcp_types.ElicitRequestParams,
+    ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         caller = self._current_caller("a question is", lambda each: each.run)
-        return ElicitResult(action="cancel") if caller is None else await caller.ask(params)
+        return mcp_types.ElicitResult(action="cancel") if caller is None else await caller.ask(params)
 
-    async def _roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG002 - as above
+    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:  # noqa: ARG002 - as above
         """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
         caller = self._current_caller("the roots are", lambda each: each.root)
-        roots = [] if caller is None else [Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it
-        return ListRootsResult(roots=roots)
+        roots = [] if caller is None else [mcp_types.Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it
+        return mcp_types.ListRootsResult(roots=roots)
 
 
 @asynccontextmanager
@@ -358,7 +346,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-async def _accept(name: str, result: CallToolResult) -> None:
+async def _accept(name: str, result: mcp_types.CallToolResult) -> None:
     """Accept any result."""
 
 

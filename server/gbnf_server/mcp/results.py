@@ -21,19 +21,10 @@ from pathlib import PurePosixPath
 from typing import Any, assert_never
 from urllib.parse import urlsplit
 
+import mcp_types
 from jsonschema import SchemaError, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
-from mcp_types import (
-    AudioContent,
-    CallToolResult,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
 from referencing import Registry
 
 from gbnf.errors import clip
@@ -51,7 +42,7 @@ _UNNAMED_ERROR = "it reported an error without a message"
 
 
 def result_object(
-    name: str, result: CallToolResult, output_schema: Mapping[str, Any] | None, context: Context
+    name: str, result: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, context: Context
 ) -> dict[str, Any]:
     """Return the result as a JSON object. Raises ExecutorError if the tool failed, or breaks its schema."""
     if result.is_error:
@@ -93,8 +84,8 @@ def output_fault(value: Any, schema: Mapping[str, Any]) -> str | None:
     return None if error is None else f"{error.json_path}: {_clip(error.message)}"
 
 
-def _texts(content: list[ContentBlock]) -> str:
-    return "\n".join(block.text for block in content if isinstance(block, TextContent))
+def _texts(content: list[mcp_types.ContentBlock]) -> str:
+    return "\n".join(block.text for block in content if isinstance(block, mcp_types.TextContent))
 
 
 def _repeats(text: str, structured: Any) -> bool:
@@ -112,20 +103,20 @@ def _repeats(text: str, structured: Any) -> bool:
         return False
 
 
-def _resource(block: ContentBlock, files: _Files) -> dict[str, Any] | None:
+def _resource(block: mcp_types.ContentBlock, files: _Files) -> dict[str, Any] | None:
     """Return what a block says of a resource; add binary data to the files."""
     match block:
-        case TextContent():
+        case mcp_types.TextContent():
             return None
-        case ImageContent() | AudioContent():
+        case mcp_types.ImageContent() | mcp_types.AudioContent():
             files.add(block.data, block.mime_type, "")
             return None
-        case ResourceLink():
+        case mcp_types.ResourceLink():
             about = {"uri": str(block.uri), "name": block.name, "type": block.mime_type}
             return {key: text for key, text in {**about, "description": block.description}.items() if text}
-        case EmbeddedResource():
+        case mcp_types.EmbeddedResource():
             resource = block.resource
-            if isinstance(resource, TextResourceContents):
+            if isinstance(resource, mcp_types.TextResourceContents):
                 return {"uri": str(resource.uri), "text": resource.text}
             files.add(resource.blob, resource.mime_type or "", str(resource.uri))
             return None

@@ -23,26 +23,13 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import mcp_types
 from mcp import MCPError
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitResult,
-    InputRequiredResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    ToolAnnotations,
-)
-from mcp_types import Tool as ListedTool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -99,18 +86,18 @@ class ToolServer:
     async def _list_tools(
         self,
         _request: ServerRequestContext[Any],
-        _params: PaginatedRequestParams | None,
-    ) -> ListToolsResult:
-        return ListToolsResult(tools=self._listed)
+        _params: mcp_types.PaginatedRequestParams | None,
+    ) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=self._listed)
 
     async def _call_tool(
-        self, request: ServerRequestContext[Any], params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+        self, request: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
         tool = self._tools.get(params.name)
         arguments = params.arguments or {}
         verdict = validate_call({"name": params.name, "arguments": arguments}, list(self._tools.values()))
         if tool is None:
-            raise MCPError(INVALID_PARAMS, verdict.errors[0])
+            raise MCPError(mcp_types.INVALID_PARAMS, verdict.errors[0])
         if not verdict.ok:
             return _error("; ".join(verdict.errors))
         context = self._context.for_turn()
@@ -124,7 +111,7 @@ class ToolServer:
         except GbnfError as error:
             return person.question or _error(str(error))
         text = json.dumps(result, ensure_ascii=False)
-        return CallToolResult(content=[TextContent(text=text)], structured_content=result)
+        return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], structured_content=result)
 
 
 class _ClientPerson(Person):
@@ -134,14 +121,18 @@ class _ClientPerson(Person):
     """
 
     def __init__(
-        self, request: ServerRequestContext[Any], params: CallToolRequestParams, tool: Tool, context: Context
+        self,
+        request: ServerRequestContext[Any],
+        params: mcp_types.CallToolRequestParams,
+        tool: Tool,
+        context: Context,
     ) -> None:
         self._session, self._request_id = request.session, request.request_id
         self._tool, self._context = tool, context
         self._loop = asyncio.get_running_loop()
         self._in_rounds = request.protocol_version in MODERN_PROTOCOL_VERSIONS
         self._asked = 0
-        self.question: InputRequiredResult | None = None
+        self.question: mcp_types.InputRequiredResult | None = None
         state = json.loads(params.request_state) if params.request_state else {}
         responses = (params.input_responses or {}) if state else {}
         self._state: dict[str, Any] = {
@@ -149,9 +140,9 @@ class _ClientPerson(Person):
             "forms": state.get("forms", []),
         }
         given = responses.get(_APPROVAL)
-        self._approval = given if isinstance(given, ElicitResult) else None
+        self._approval = given if isinstance(given, mcp_types.ElicitResult) else None
         given = responses.get(_FORM)
-        if isinstance(given, ElicitResult):
+        if isinstance(given, mcp_types.ElicitResult):
             self._state["forms"].append(given.model_dump(mode="json"))
 
     async def has_approved(self, arguments: Mapping[str, Any]) -> bool:
@@ -178,7 +169,7 @@ class _ClientPerson(Person):
         self._check_that_it_asks(f"'{self._tool.name}' asks the person", "Use another client.")
         forms: list[Any] = self._state["forms"]
         if number < len(forms):
-            return form_answers(form, ElicitResult.model_validate(forms[number]), self._context)
+            return form_answers(form, mcp_types.ElicitResult.model_validate(forms[number]), self._context)
         params = form_params(form)
         if not self._in_rounds:
             result = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop).result()
@@ -190,13 +181,14 @@ class _ClientPerson(Person):
             )
         raise self._ask_first(_FORM, params)
 
-    def _ask_first(self, key: str, params: ElicitRequestFormParams) -> ExecutorError:
-        self.question = InputRequiredResult(
-            input_requests={key: ElicitRequest(params=params)}, request_state=json.dumps(self._state)
+    def _ask_first(self, key: str, params: mcp_types.ElicitRequestFormParams) -> ExecutorError:
+        self.question = mcp_types.InputRequiredResult(
+            input_requests={key: mcp_types.ElicitRequest(params=params)},
+            request_state=json.dumps(self._state),
         )
         return ExecutorError("the client is asked first")
 
-    async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
+    async def _elicit(self, params: mcp_types.ElicitRequestFormParams) -> mcp_types.ElicitResult:
         try:
             return await self._session.elicit_form(params.message, params.requested_schema, self._request_id)
         except MCPError as error:
@@ -243,24 +235,24 @@ def _security(host: str) -> TransportSecuritySettings:
     )
 
 
-def _listed(tool: Tool, language: str) -> ListedTool:
+def _listed(tool: Tool, language: str) -> mcp_types.Tool:
     offered = offered_args(tool, ())
     assert offered is not None
     schema = plain_schema(validation_schema(offered, frozenset(), closed=True), language)
-    return ListedTool(
+    return mcp_types.Tool(
         name=tool.name,
         description=tool.description(language) or None,
         input_schema=with_groups(schema, offered),
-        annotations=ToolAnnotations(
+        annotations=mcp_types.ToolAnnotations(
             read_only_hint=tool.run.effect == "read",
             destructive_hint=tool.run.confirm if tool.run.effect == "write" else None,
         ),
     )
 
 
-def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestFormParams:
+def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> mcp_types.ElicitRequestFormParams:
     shown = json.dumps(arguments, ensure_ascii=False, indent=2)
-    return ElicitRequestFormParams(
+    return mcp_types.ElicitRequestFormParams(
         message=f"Allow {tool.name} to run with {shown}?",
         requested_schema={
             "type": "object",
@@ -270,8 +262,8 @@ def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> ElicitRequestF
     )
 
 
-def _error(text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=text)], is_error=True)
+def _error(text: str) -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], is_error=True)
 
 
 def _version() -> str:

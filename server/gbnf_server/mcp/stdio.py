@@ -136,10 +136,8 @@ class StdioTransport:
                 async for message in sent:
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await _input(process).send(f"{text}\n".encode())
-        except (
-            OSError,
-            anyio.BrokenResourceError,
-        ):  # it has closed its input, so it answers no request any more
+        except (OSError, anyio.BrokenResourceError):
+            # it has closed its input, so it answers no request any more
             self.ended = self.ended or "it closed its standard input"
             received.close()
         finally:

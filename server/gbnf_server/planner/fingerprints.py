@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.tools import Tool
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.model_files import file_sha256
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
@@ -51,16 +52,11 @@ def describe_model_file(path: Path, backend: Backend, adapter: Path | None = Non
         "name": backend.name,
         "file": path.name,
         "bytes": path.stat().st_size,
-        "sha256": _sha256(path),
-        **({} if adapter is None else {"lora": adapter.name, "lora_sha256": _sha256(adapter)}),
+        "sha256": file_sha256(path),
+        **({} if adapter is None else {"lora": adapter.name, "lora_sha256": file_sha256(adapter)}),
         "context_length": backend.context_length(),
         "prompt_style": backend.info().prompt_style,
     }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe_server_model(backend: LlamaServer) -> dict[str, Any]:

@@ -59,6 +59,12 @@ def check_gguf(path: Path, kind: str = "model file") -> None:
         raise ModelLoadError(f"the {kind} {path} is not a GGUF file: {found}. Use a complete GGUF file.")
 
 
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def download_model(reference: str) -> Path:
     """Return the file of a model, downloaded unless it is in the cache; of a split model, the first part.
 
@@ -91,9 +97,7 @@ def download_model(reference: str) -> Path:
 
 def _check_hash(path: Path, listed: str) -> None:
     """Delete a file with another SHA-256 than the repository lists. Raises ModelLoadError."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != listed:
+    if (found := file_sha256(path)) != listed:
         path.resolve().unlink()
         path.unlink(missing_ok=True)
         raise ModelLoadError(
@@ -229,9 +233,7 @@ def _download_smollm2(folder: Path) -> Path:
 
 def _checked_smollm2(path: Path) -> Path:
     """Return the path of the model. Raises ModelLoadError if it is another file."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != _SHA256:
+    if (found := file_sha256(path)) != _SHA256:
         problem = f"its SHA-256 is {found}, not {_SHA256}. Delete it, and run this again."
         raise ModelLoadError(f"{path} is not the file of the model {SMOLLM2}: {problem}")
     return path

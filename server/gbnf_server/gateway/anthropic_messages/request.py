@@ -14,45 +14,34 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf.prompts.messages import Image
+from gbnf_server.gateway import reading
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling, ToolChoice
-from gbnf_server.gateway.reading import (
-    Content,
-    MaxCalls,
-    Part,
-    Text,
-    ToolName,
-    check_supported,
-    read_content,
-    read_image,
-    read_kind,
-    read_part,
-)
 from gbnf_server.gateway.turns import Turns
 from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- messages
 
 
-class _Base64Source(Part):
+class _Base64Source(reading.Part):
     type: Literal["base64"]
     media_type: str
     data: str
 
 
-class _ImageBlock(Content):
+class _ImageBlock(reading.Content):
     source: _Base64Source
 
     def read(self, path: str) -> Image:
         """Return the image. Only its bytes are read, no URL."""
-        return read_image(self.source.media_type, self.source.data, f"{path}.source")
+        return reading.read_image(self.source.media_type, self.source.data, f"{path}.source")
 
 
-class _TextSource(Part):
+class _TextSource(reading.Part):
     type: Literal["text"]
     data: str
 
 
-class _DocumentBlock(Content):
+class _DocumentBlock(reading.Content):
     source: _TextSource
     title: str | None = None
 
@@ -61,41 +50,45 @@ class _DocumentBlock(Content):
         return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
 
-class _ToolUseBlock(Part):
+class _ToolUseBlock(reading.Part):
     id: str
     name: str
     input: dict[str, Any]
 
 
-class _ToolResultBlock(Part):
+class _ToolResultBlock(reading.Part):
     tool_use_id: str
     content: str | list[Any] | None = None
     is_error: bool | None = None
 
 
-class _ThinkingBlock(Part):
+class _ThinkingBlock(reading.Part):
     thinking: str
 
 
-class _RedactedThinkingBlock(Part):
+class _RedactedThinkingBlock(reading.Part):
     """Reasoning that only Anthropic's servers can read."""
 
 
-_CONTENT: dict[str, type[Content]] = {"text": Text, "image": _ImageBlock, "document": _DocumentBlock}
+_CONTENT: dict[str, type[reading.Content]] = {
+    "text": reading.Text,
+    "image": _ImageBlock,
+    "document": _DocumentBlock,
+}
 
-_BLOCKS: dict[str, dict[str, type[Part]]] = {
+_BLOCKS: dict[str, dict[str, type[reading.Part]]] = {
     "user": {**_CONTENT, "tool_result": _ToolResultBlock},
     "assistant": {
-        "text": Text,
+        "text": reading.Text,
         "tool_use": _ToolUseBlock,
         "thinking": _ThinkingBlock,
         "redacted_thinking": _RedactedThinkingBlock,
     },
-    "system": {"text": Text},
+    "system": {"text": reading.Text},
 }
 
 
-class _MessageParam(Part):
+class _MessageParam(reading.Part):
     role: Literal["user", "assistant", "system"]
     content: str | list[Any]
 
@@ -108,8 +101,8 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
         return
     for index, value in enumerate(message.content):
         at = f"{path}[{index}]"
-        match read_kind(_BLOCKS[message.role], value, at):
-            case Content() as block:
+        match reading.read_kind(_BLOCKS[message.role], value, at):
+            case reading.Content() as block:
                 said = block.read(at)
                 if isinstance(said, Image):
                     turns.user("", [said])
@@ -120,7 +113,7 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
             case _ToolUseBlock(id=call_id, name=name, input=arguments):
                 turns.call(call_id, name, arguments)
             case _ToolResultBlock() as result:
-                text, images = read_content(_CONTENT, result.content or "", f"{at}.content")
+                text, images = reading.read_content(_CONTENT, result.content or "", f"{at}.content")
                 text = f"Error: {text}" if result.is_error else text
                 turns.result(result.tool_use_id, text, images, f"{at}.tool_use_id")
 
@@ -128,14 +121,14 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
 # -- parameters
 
 
-class _ToolParam(Part):
-    name: ToolName
+class _ToolParam(reading.Part):
+    name: reading.ToolName
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
 
 
-class _Choice(Part):
+class _Choice(reading.Part):
     type: str
     disable_parallel_tool_use: bool | None = None
 
@@ -148,23 +141,23 @@ _MODES = {"auto": ToolChoice(), "any": ToolChoice("required"), "none": ToolChoic
 _CHOICES: dict[str, type[_Choice]] = {**dict.fromkeys(_MODES, _Choice), "tool": _NamedChoice}
 
 
-class _Thinking(Part):
+class _Thinking(reading.Part):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
 
 
-class _OutputSchema(Part):
+class _OutputSchema(reading.Part):
     type: Literal["json_schema"]
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
-class _OutputConfig(Part):
+class _OutputConfig(reading.Part):
     """The format of the text. `effort` has no effect, and is in every request of Claude Code."""
 
     format: _OutputSchema | None = None
     effort: str | None = None
 
 
-class _CountBody(Part):
+class _CountBody(reading.Part):
     """The parameters that the number of a prompt's tokens depends on."""
 
     model: str
@@ -174,7 +167,7 @@ class _CountBody(Part):
     tool_choice: dict[str, Any] | None = None
     thinking: _Thinking | None = None
     output_config: _OutputConfig | None = None
-    max_tool_calls: MaxCalls | None = None  # an extension
+    max_tool_calls: reading.MaxCalls | None = None  # an extension
 
 
 class _MessagesBody(_CountBody):
@@ -220,7 +213,7 @@ def stable_request(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
     """Read the JSON of a request, and list the paths of what has no effect. Raises HttpError."""
     _check_supported(value)
-    body = read_part(_MessagesBody, value)
+    body = reading.read_part(_MessagesBody, value)
     sampling = Sampling.given(
         max_tokens=body.max_tokens, temperature=body.temperature, top_p=body.top_p, top_k=body.top_k
     )
@@ -231,11 +224,11 @@ def read_request(value: Mapping[str, Any]) -> tuple[ChatRequest, list[str]]:
 def read_count_request(value: Mapping[str, Any]) -> ChatRequest:
     """Read the JSON of a request whose prompt's tokens are counted. Raises HttpError."""
     _check_supported(value)
-    return _chat(read_part(_CountBody, value))
+    return _chat(reading.read_part(_CountBody, value))
 
 
 def _check_supported(value: Mapping[str, Any]) -> None:
-    check_supported(value, _CHANGES_MEANING)
+    reading.check_supported(value, _CHANGES_MEANING)
     if value.get("thread"):
         problem = "thread is not supported. Send the whole conversation in messages."
         raise HttpError(400, problem, THREAD_REFUSED, "thread")
@@ -247,7 +240,7 @@ def _chat(body: _CountBody) -> ChatRequest:
         _add_message(turns, _MessageParam(role="system", content=body.system), "system")
     for index, value in enumerate(body.messages):
         path = f"messages[{index}]"
-        _add_message(turns, read_part(_MessageParam, value, path), f"{path}.content")
+        _add_message(turns, reading.read_part(_MessageParam, value, path), f"{path}.content")
     if turns.messages and turns.messages[-1]["role"] == "assistant":
         problem = "the last message is the assistant's. Prefilled answers are not supported."
         raise invalid_request(problem, "messages")
@@ -272,7 +265,7 @@ def _tool(value: Any, path: str) -> FunctionTool:
         raise invalid_request(
             problem + "Give tools with an input_schema, which the client executes.", f"{path}.type"
         )
-    tool = read_part(_ToolParam, value, path)
+    tool = reading.read_part(_ToolParam, value, path)
     return FunctionTool(
         tool.name, tool.description or "", tool.input_schema, tool.strict is True, f"{path}.input_schema"
     )
@@ -282,6 +275,6 @@ def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool | None]:
     """Return the choice, and whether an answer may have one call only, if the client says so."""
     if value is None:
         return ToolChoice(), None
-    given = read_kind(_CHOICES, value, "tool_choice")
+    given = reading.read_kind(_CHOICES, value, "tool_choice")
     named = ToolChoice("required", (given.name,)) if isinstance(given, _NamedChoice) else None
     return named or _MODES[given.type], given.disable_parallel_tool_use

@@ -11,81 +11,60 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from pydantic import Field, StrictBool
 
 from gbnf.prompts.messages import Image, Message
-from gbnf_server.gateway.chat import (
-    ChatRequest,
-    GbnfText,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Sampling,
-    ToolChoice,
-)
+from gbnf_server.gateway import chat, reading
 from gbnf_server.gateway.openai_chat.reply import ChatReply
-from gbnf_server.gateway.reading import (
-    Content,
-    Function,
-    MaxCalls,
-    Part,
-    Refusal,
-    Text,
-    join_content,
-    read_arguments,
-    read_data_url,
-    read_effort,
-    read_part,
-)
 from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- messages
 
 
-class _TextPart(Text):
+class _TextPart(reading.Text):
     type: Literal["text"]
 
 
-class _Refusal(Refusal):
+class _Refusal(reading.Refusal):
     type: Literal["refusal"]
 
 
-class _ImageUrl(Part):
+class _ImageUrl(reading.Part):
     url: str
 
 
-class _Image(Content):
+class _Image(reading.Content):
     type: Literal["image_url"]
     image_url: _ImageUrl
 
     def read(self, path: str) -> Image:
         """Return the image. Only data URLs are read."""
-        return read_data_url(self.image_url.url, f"{path}.image_url.url")
+        return reading.read_data_url(self.image_url.url, f"{path}.image_url.url")
 
 
 _UserPart: TypeAlias = Annotated[_TextPart | _Image, Field(discriminator="type")]
 _AssistantPart: TypeAlias = Annotated[_TextPart | _Refusal, Field(discriminator="type")]
 
 
-class _CalledFunction(Part):
+class _CalledFunction(reading.Part):
     name: str
     arguments: str
 
 
-class _ChatCall(Part):
+class _ChatCall(reading.Part):
     id: str
     type: Literal["function"] = "function"
     function: _CalledFunction
 
 
-class _SystemMessage(Part):
+class _SystemMessage(reading.Part):
     role: Literal["system", "developer"]
     content: str | list[_TextPart]
 
 
-class _UserMessage(Part):
+class _UserMessage(reading.Part):
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
-class _AssistantMessage(Part):
+class _AssistantMessage(reading.Part):
     role: Literal["assistant"]
     content: str | list[_AssistantPart] | None = None
     tool_calls: list[_ChatCall] | None = None
@@ -93,7 +72,7 @@ class _AssistantMessage(Part):
     function_call: None = None
 
 
-class _ToolMessage(Part):
+class _ToolMessage(reading.Part):
     role: Literal["tool"]
     content: str | list[_TextPart]
     tool_call_id: str
@@ -107,26 +86,26 @@ _Message: TypeAlias = Annotated[
 # -- parameters
 
 
-class _ChatFunction(Function):
+class _ChatFunction(reading.Function):
     name: str = Field(pattern="^[a-zA-Z0-9_-]{1,64}$")
 
 
-class _ChatTool(Part):
+class _ChatTool(reading.Part):
     type: Literal["function"]
     function: _ChatFunction
 
 
-class _NamedTool(Part):
+class _NamedTool(reading.Part):
     type: Literal["function"] = "function"
-    function: Function
+    function: reading.Function
 
 
-class _AllowedTools(Part):
+class _AllowedTools(reading.Part):
     mode: Literal["auto", "required"]
     tools: list[_NamedTool]
 
 
-class _AllowedToolsChoice(Part):
+class _AllowedToolsChoice(reading.Part):
     type: Literal["allowed_tools"]
     allowed_tools: _AllowedTools
 
@@ -134,24 +113,24 @@ class _AllowedToolsChoice(Part):
 _ToolChoice: TypeAlias = Annotated[_ChatTool | _AllowedToolsChoice, Field(discriminator="type")]
 
 
-class _Schema(Part):
+class _Schema(reading.Part):
     name: str = ""
     schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
 
 
-class _TextResponse(Part):
+class _TextResponse(reading.Part):
     type: Literal["text"]
 
 
-class _JsonObjectResponse(Part):
+class _JsonObjectResponse(reading.Part):
     """A JSON object; `schema`, as in llama-server, says which."""
 
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class _JsonSchemaResponse(Part):
+class _JsonSchemaResponse(reading.Part):
     type: Literal["json_schema"]
     json_schema: _Schema
 
@@ -161,20 +140,20 @@ _ResponseFormat: TypeAlias = Annotated[
 ]
 
 
-class _StreamOptions(Part):
+class _StreamOptions(reading.Part):
     """What a stream contains. `include_obfuscation` is for OpenAI's own servers."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class _TemplateOptions(Part):
+class _TemplateOptions(reading.Part):
     """Arguments of the chat template."""
 
     enable_thinking: bool | None = None
 
 
-class _ChatBody(Part, strict=False):
+class _ChatBody(reading.Part, strict=False):
     """The body of a request. `grammar`, `top_k` and the like of llama-server and vLLM are extensions."""
 
     model: str = ""
@@ -182,7 +161,7 @@ class _ChatBody(Part, strict=False):
     tools: list[_ChatTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
     parallel_tool_calls: StrictBool | None = None
-    max_tool_calls: MaxCalls | None = None
+    max_tool_calls: reading.MaxCalls | None = None
     response_format: _ResponseFormat | None = None
     grammar: str | None = None
     stream: StrictBool | None = None
@@ -230,7 +209,7 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
             hint = "Use tools and tool_choice." if name in {"functions", "function_call"} else "Leave it out."
             problem = f"the parameter {name!r} is not supported. {hint}"
             raise HttpError(400, problem, "unsupported_parameter", name)
-    parsed = read_part(_ChatBody, body)
+    parsed = reading.read_part(_ChatBody, body)
     options = parsed.chat_template_kwargs
     for name in (options.model_extra or {}) if options is not None else {}:
         problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
@@ -240,10 +219,10 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
     return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
 
 
-def _request(body: _ChatBody) -> ChatRequest:
+def _request(body: _ChatBody) -> chat.ChatRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid_request("top_logprobs needs logprobs: true.", "top_logprobs")
-    sampling = Sampling.given(
+    sampling = chat.Sampling.given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
@@ -254,7 +233,7 @@ def _request(body: _ChatBody) -> ChatRequest:
     )
     thinking = options.enable_thinking if (options := body.chat_template_kwargs) is not None else None
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    return ChatRequest(
+    return chat.ChatRequest(
         model=body.model,
         messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
         tools=tuple(
@@ -266,49 +245,49 @@ def _request(body: _ChatBody) -> ChatRequest:
         output=_output(body),
         sampling=sampling,
         stop=tuple(text for text in stop if text),
-        reasoning=read_effort(body.reasoning_effort) if thinking is None else thinking,
+        reasoning=reading.read_effort(body.reasoning_effort) if thinking is None else thinking,
         count=body.n or 1,
         stream=bool(body.stream),
     )
 
 
-def _tool_choice(body: _ChatBody) -> ToolChoice:
+def _tool_choice(body: _ChatBody) -> chat.ToolChoice:
     match body.tool_choice:
         case None:
-            return ToolChoice()
+            return chat.ToolChoice()
         case "none" | "auto" | "required" as mode:
-            return ToolChoice(mode)
+            return chat.ToolChoice(mode)
         case _ChatTool(function=function):
-            return ToolChoice("required", (function.name,))
+            return chat.ToolChoice("required", (function.name,))
         case _AllowedToolsChoice(allowed_tools=allowed):
             names = dict.fromkeys(tool.function.name for tool in allowed.tools)
-            return ToolChoice(allowed.mode, tuple(names))
+            return chat.ToolChoice(allowed.mode, tuple(names))
         case other:
             assert_never(other)
 
 
-def _output(body: _ChatBody) -> OutputFormat | None:
+def _output(body: _ChatBody) -> chat.OutputFormat | None:
     form = body.response_format
     if body.grammar is not None:
         if form is not None and form.type != "text":
             raise invalid_request(
                 "an answer has either a grammar or a response_format. Send one of the two.", "grammar"
             )
-        return GbnfText(body.grammar)
+        return chat.GbnfText(body.grammar)
     match form:
         case _JsonSchemaResponse(json_schema=described):
-            return JsonSchema(described.schema_, bool(described.strict))
+            return chat.JsonSchema(described.schema_, bool(described.strict))
         case _JsonObjectResponse(schema_=None):
-            return JsonObject()
+            return chat.JsonObject()
         case _JsonObjectResponse(schema_=dict() as schema):
-            return JsonSchema(schema, param="response_format.schema")
+            return chat.JsonSchema(schema, param="response_format.schema")
         case _:
             return None
 
 
 def _message(message: _Message, index: int) -> Message:
     path = f"messages[{index}]"
-    text, images = join_content(message.content or "", f"{path}.content")
+    text, images = reading.join_content(message.content or "", f"{path}.content")
     made: Message = {"role": "system" if message.role == "developer" else message.role, "content": text}
     if images:
         made["images"] = images
@@ -329,5 +308,5 @@ def _message(message: _Message, index: int) -> Message:
 
 
 def _call(identifier: str, function: _CalledFunction, path: str) -> dict[str, Any]:
-    called = {"name": function.name, "arguments": read_arguments(function.arguments, path)}
+    called = {"name": function.name, "arguments": reading.read_arguments(function.arguments, path)}
     return {"id": identifier, "type": "function", "function": called}

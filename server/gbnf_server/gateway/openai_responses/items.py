@@ -14,47 +14,35 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from gbnf.prompts.messages import Image
+from gbnf_server.gateway import reading
 from gbnf_server.gateway.chat import FunctionTool, ToolChoice
-from gbnf_server.gateway.reading import (
-    Content,
-    Function,
-    Part,
-    Refusal,
-    Text,
-    ToolName,
-    read_arguments,
-    read_content,
-    read_data_url,
-    read_kind,
-    read_part,
-)
 from gbnf_server.gateway.turns import Turns
 from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- items
 
 
-class _InputImage(Content):
+class _InputImage(reading.Content):
     image_url: str
 
     def read(self, path: str) -> Image:
         """Return the image. Only data URLs are read."""
-        return read_data_url(self.image_url, f"{path}.image_url")
+        return reading.read_data_url(self.image_url, f"{path}.image_url")
 
 
-_CONTENT: dict[str, type[Content]] = {
-    **dict.fromkeys(("input_text", "output_text", "text"), Text),
+_CONTENT: dict[str, type[reading.Content]] = {
+    **dict.fromkeys(("input_text", "output_text", "text"), reading.Text),
     "input_image": _InputImage,
-    "refusal": Refusal,
+    "refusal": reading.Refusal,
 }
 
 
-class _MessageItem(Part):
+class _MessageItem(reading.Part):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[Any]
 
 
-class _CallItem(Part):
+class _CallItem(reading.Part):
     """A call of the model. `arguments`: a JSON object, as text."""
 
     call_id: str
@@ -63,25 +51,25 @@ class _CallItem(Part):
     namespace: str | None = None
 
 
-class _CallOutput(Part):
+class _CallOutput(reading.Part):
     call_id: str
     output: str | list[Any]
 
 
-class _Reasoning(Part):
+class _Reasoning(reading.Part):
     """Reasoning of the model. `content` is whole; `summary` is used without it."""
 
     summary: list[Any] = Field(default_factory=list)
     content: list[Any] | None = None
 
 
-class _Reference(Part):
+class _Reference(reading.Part):
     """An item of a stored response."""
 
     id: str
 
 
-_ITEMS: dict[str, type[Part]] = {
+_ITEMS: dict[str, type[reading.Part]] = {
     "message": _MessageItem,
     "function_call": _CallItem,
     "function_call_output": _CallOutput,
@@ -94,20 +82,20 @@ def add_items(turns: Turns, items: Sequence[Any], stored: Callable[[str], Mappin
     """Add the items to the conversation. `stored` returns the stored item with an id. Raises HttpError."""
     for index, value in enumerate(items):
         path = f"input[{index}]"
-        item = read_kind(_ITEMS, value, path, kind="message")
+        item = reading.read_kind(_ITEMS, value, path, kind="message")
         if isinstance(item, _Reference):
             found = stored(item.id)
             if found is None:
                 problem = f"no stored response has an item with the id {item.id!r}."
                 raise HttpError(404, problem, "not_found", f"{path}.id")
-            item = read_kind(_ITEMS, found, path)
+            item = reading.read_kind(_ITEMS, found, path)
         _add_item(turns, item, path)
 
 
-def _add_item(turns: Turns, item: Part, path: str) -> None:
+def _add_item(turns: Turns, item: reading.Part, path: str) -> None:
     match item:
         case _MessageItem(role=role):
-            text, images = read_content(_CONTENT, item.content, f"{path}.content")
+            text, images = reading.read_content(_CONTENT, item.content, f"{path}.content")
             if images and role != "user":
                 raise invalid_request(f"{path} is a message of the {role} with an image.", f"{path}.content")
             match role:
@@ -118,15 +106,15 @@ def _add_item(turns: Turns, item: Part, path: str) -> None:
                 case _:
                     turns.system(text)
         case _CallItem():
-            arguments = read_arguments(item.arguments, f"{path}.arguments")
+            arguments = reading.read_arguments(item.arguments, f"{path}.arguments")
             turns.call(item.call_id, _model_name(item.namespace, item.name), arguments)
         case _CallOutput():
-            text, images = read_content(_CONTENT, item.output, f"{path}.output")
+            text, images = reading.read_content(_CONTENT, item.output, f"{path}.output")
             turns.result(item.call_id, text, images, f"{path}.call_id")
         case _Reasoning():
-            kinds = {"reasoning_text": Text, "summary_text": Text}
+            kinds = {"reasoning_text": reading.Text, "summary_text": reading.Text}
             given = enumerate(item.content or item.summary)
-            texts = [read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in given]
+            texts = [reading.read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in given]
             if texts:
                 turns.reasoning("\n\n".join(texts))
 
@@ -144,25 +132,25 @@ _LEFT_OUT = (
 """Tools that are left out with a warning: Codex offers them in every request."""
 
 
-class _Namespace(Part):
+class _Namespace(reading.Part):
     """Functions with a common name."""
 
-    name: ToolName
+    name: reading.ToolName
     tools: list[Any]
 
 
-class _LeftOut(Part):
+class _LeftOut(reading.Part):
     type: str
 
 
-_TOOLS: dict[str, type[Part]] = {
-    "function": Function,
+_TOOLS: dict[str, type[reading.Part]] = {
+    "function": reading.Function,
     "namespace": _Namespace,
     **dict.fromkeys(_LEFT_OUT, _LeftOut),
 }
 
 
-class _Named(Part):
+class _Named(reading.Part):
     """A function that must be called."""
 
     type: Literal["function"]
@@ -175,14 +163,14 @@ class _Named(Part):
         return _model_name(self.namespace, self.name)
 
 
-class _Allowed(Part):
+class _Allowed(reading.Part):
     """The tools that may be called."""
 
     mode: Literal["auto", "required"]
     tools: list[dict[str, Any]]
 
 
-_CHOICES: dict[str, type[Part]] = {"function": _Named, "allowed_tools": _Allowed}
+_CHOICES: dict[str, type[reading.Part]] = {"function": _Named, "allowed_tools": _Allowed}
 
 
 Places: TypeAlias = dict[str, tuple[str | None, str]]
@@ -198,20 +186,20 @@ def read_tools(values: Sequence[Any]) -> tuple[list[FunctionTool], Places, list[
     places: Places = {}
     left_out: list[str] = []
 
-    def add(function: Function, namespace: str | None, path: str) -> None:
+    def add(function: reading.Function, namespace: str | None, path: str) -> None:
         name = _model_name(namespace, function.name)
         places[name] = (namespace, function.name)
         tools.append(function.tool(path, name))
 
     for index, value in enumerate(values):
         path = f"tools[{index}]"
-        match read_kind(_TOOLS, value, path):
-            case Function() as function:
+        match reading.read_kind(_TOOLS, value, path):
+            case reading.Function() as function:
                 add(function, None, path)
             case _Namespace(name=namespace, tools=members):
                 for position, member in enumerate(members):
                     at = f"{path}.tools[{position}]"
-                    add(read_kind({"function": Function}, member, at), namespace, at)
+                    add(reading.read_kind({"function": reading.Function}, member, at), namespace, at)
             case _LeftOut(type=kind):
                 left_out.append(f"{path} ({kind})")
     return tools, places, left_out
@@ -228,12 +216,12 @@ def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:
             raise invalid_request(
                 f"tool_choice is {value!r}. Use auto, none, required or an object.", "tool_choice"
             )
-    match read_kind(_CHOICES, value, "tool_choice"):
+    match reading.read_kind(_CHOICES, value, "tool_choice"):
         case _Named() as named:
             return ToolChoice("required", (named.model_name,))
         case _Allowed(mode=mode, tools=tools):
             allowed = [
-                read_part(_Named, tool, f"tool_choice.tools[{index}]").model_name
+                reading.read_part(_Named, tool, f"tool_choice.tools[{index}]").model_name
                 for index, tool in enumerate(tools)
                 if tool.get("type") not in _LEFT_OUT
             ]

@@ -9,22 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import clip
-from gbnf_server.planner.events import (
-    CallBlocked,
-    Event,
-    HistoryCompacted,
-    ModelCalled,
-    Run,
-    RunStarted,
-    SalvagedAnswer,
-    SalvageStarted,
-    Step,
-    StepStarted,
-    ToolCalled,
-    ToolDone,
-    ToolFailed,
-    WarningRaised,
-)
+from gbnf_server import planner
 from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 
@@ -133,19 +118,19 @@ def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
     return f"{clip(run.query or run.name, 60)}: {where}"
 
 
-def _salvaged(salvage: SalvagedAnswer) -> str:
+def _salvaged(salvage: planner.SalvagedAnswer) -> str:
     of = ", ".join(map(str, salvage.steps))
     by = "by the model" if salvage.by == "model" else "as a list"
     return f"made {by} of the results of the steps {of}" + (f"; {salvage.error}" if salvage.error else "")
 
 
-def _facts(run: Run, events: Iterable[Event]) -> Iterator[str]:
+def _facts(run: planner.Run, events: Iterable[planner.Event]) -> Iterator[str]:
     yield f"{len(run.steps)} step{'' if len(run.steps) == 1 else 's'}"
     yield seconds(run.duration_s)
     yield f"{run.prompt_tokens} prompt tokens ({run.cached_tokens} cached)"
     yield f"{run.completion_tokens} generated"
     for event in events:
-        if isinstance(event, RunStarted):
+        if isinstance(event, planner.RunStarted):
             yield event.backend
             yield "constrained by a grammar" if event.grammar else "without a grammar"
             yield f"{len(event.tools)} tools, {len(event.dropped)} dropped"
@@ -156,7 +141,7 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     events = recorded.events
     origin = events[0].at
     answered = iter([n for n, decoding in enumerate(recorded.decodings) if decoding.finish_reason])
-    constrained = all(event.grammar for event in events if isinstance(event, RunStarted))
+    constrained = all(event.grammar for event in events if isinstance(event, planner.RunStarted))
     repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
     steps: list[StepView] = []
 
@@ -171,7 +156,7 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     given = wrote = ""
     for event in events:
         match event:
-            case StepStarted(at, number, tools, _, compile_s):
+            case planner.StepStarted(at, number, tools, _, compile_s):
                 steps.append(StepView(f"Step {number}", tools))
                 count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
                 if constrained:
@@ -180,11 +165,11 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                     evidence = (event.evidence or {}).items()
                     facts = tuple(f"{what}: {', '.join(texts)}" for what, texts in evidence if texts)
                     add(EntryView("grammar", f"Grammar of {count}", "", "", facts, *timing, grammar))
-            case SalvageStarted(_, _, ended, error, based_on):
+            case planner.SalvageStarted(_, _, ended, error, based_on):
                 steps.append(StepView("An answer from the results"))
                 of = ", ".join(map(str, based_on))
                 add(EntryView("note", f"The run {ended}", error, f"results of the steps {of}"))
-            case ModelCalled():
+            case planner.ModelCalled():
                 start = since(event.at, event.duration_s)
                 wrote = event.text
                 decoding = next(answered, None)
@@ -193,22 +178,22 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                 if event.purpose == "call":
                     for repair in repairs.get(event.step, ()):
                         add(EntryView("note", "Repaired", "", repair))
-            case CallBlocked(_, _, refusal, _, error):
+            case planner.CallBlocked(_, _, refusal, _, error):
                 add(EntryView("refused", f"Refused: {_REFUSALS[refusal]}", "", error))
-            case ToolCalled():
+            case planner.ToolCalled():
                 given = _json(event.arguments)
                 if given in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
                     given = ""
-            case ToolDone(at, _, name, result, duration_s, output):
+            case planner.ToolDone(at, _, name, result, duration_s, output):
                 span = since(at, duration_s), duration_s
                 add(EntryView("tool", name, given, _json(result), _output(output), *span))
-            case ToolFailed(at, _, name, fault, error, duration_s, output):
+            case planner.ToolFailed(at, _, name, fault, error, duration_s, output):
                 span = since(at, duration_s), duration_s
                 add(EntryView("failed", f"{name}: {fault}", given, error, _output(output), *span))
-            case HistoryCompacted(_, _, _, shortened, before, after):
+            case planner.HistoryCompacted(_, _, _, shortened, before, after):
                 of = ", ".join(map(str, shortened))
                 add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {of}"))
-            case WarningRaised(_, _, message):
+            case planner.WarningRaised(_, _, message):
                 add(EntryView("note", "Warning", "", message))
     for number, each in enumerate(recorded.decodings):
         if each.error:
@@ -216,7 +201,7 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     yield from steps
 
 
-def _model_entry(event: ModelCalled, decoding: int | None) -> EntryView:
+def _model_entry(event: planner.ModelCalled, decoding: int | None) -> EntryView:
     facts = [
         f"{event.usage.prompt_tokens} prompt tokens ({event.usage.cached_tokens} cached)",
         f"{event.usage.completion_tokens} generated",
@@ -278,7 +263,7 @@ def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
     )
 
 
-def _said(by: ModelCalled | Step | RecordedCall) -> tuple[str, str]:
+def _said(by: planner.ModelCalled | planner.Step | RecordedCall) -> tuple[str, str]:
     """Return what the model wrote, and its reasoning, each shortened."""
     return clip(by.text, _MOST_CHARACTERS), clip(by.reasoning, _MOST_CHARACTERS)
 

@@ -24,13 +24,7 @@ from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Ask
 from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.executors import Context, Field, Form, Person, run_executor
 from gbnf_server.llama.token_values import ValueProbability
-from gbnf_server.system.errors import (
-    BackendError,
-    BackendUnreachableError,
-    ContextOverflowError,
-    ExecutorError,
-    ServerResponseError,
-)
+from gbnf_server.system import errors
 
 LogEntry = Mapping[str, Any]
 
@@ -54,7 +48,7 @@ class Replay:
         self._played = list(reversed(entries))
         self._keep = keep
         #: Set if the server was unreachable or refused service: the run is then not finished.
-        self.backend_error: BackendError | None = None
+        self.backend_error: errors.BackendError | None = None
         self._typed: dict[str, str] = {}  # questions to the person, by handle, of all logged calls
 
     def answers(self, answers: AnswerSource) -> AnswerSource:
@@ -75,11 +69,11 @@ class Replay:
                     if isinstance(event, Answered):
                         self.record("model", completion=asdict(event.completion))
                     yield event
-        except ContextOverflowError as error:
+        except errors.ContextOverflowError as error:
             self.record("model", overflow={"needed": error.needed, "available": error.available})
             raise
-        except (BackendUnreachableError, ServerResponseError) as error:
-            if isinstance(error, BackendUnreachableError) or error.is_retryable:
+        except (errors.BackendUnreachableError, errors.ServerResponseError) as error:
+            if isinstance(error, errors.BackendUnreachableError) or error.is_retryable:
                 self.backend_error = error
             raise
 
@@ -90,7 +84,7 @@ class Replay:
         if entry is None:
             return None
         if "overflow" in entry:
-            raise ContextOverflowError(**entry["overflow"])
+            raise errors.ContextOverflowError(**entry["overflow"])
         completion = entry["completion"]
         usage, timings = Usage(**completion["usage"]), Timings(**completion["timings"])
         probable = tuple(ValueProbability(**each) for each in completion.get("probabilities", ()))
@@ -114,7 +108,7 @@ class Replay:
                 if "output" in done and context.on_output is not None:
                     context.on_output(done["output"])
                 if "error" in done:
-                    raise ExecutorError(done["error"])
+                    raise errors.ExecutorError(done["error"])
                 return dict(done["result"])
             if tool.run.effect != "read":
                 raise InterruptedCallError(call)
@@ -132,7 +126,7 @@ class Replay:
             if refused is not None:
                 raise refused
             result = run_executor(tool, arguments, replace(context, on_output=on_output))
-        except ExecutorError as error:
+        except errors.ExecutorError as error:
             self._done(context, [*printed, *getattr(error, "__notes__", ())], error=error.message)
             raise
         self._done(context, printed, result=result, durable=tool.run.effect != "read")
@@ -147,7 +141,7 @@ class Replay:
         self._typed |= typed
         self.record("done", durable=durable, **came, **({"typed": typed} if typed else {}))
 
-    def _ask_again(self, arguments: Any, context: Context) -> ExecutorError | None:
+    def _ask_again(self, arguments: Any, context: Context) -> errors.ExecutorError | None:
         """Ask the person again for the credentials in the arguments; return the error if nobody answers."""
         missing = self._typed.keys() - context.secrets.prompts.keys()
         scalars: list[Any] = []
@@ -160,8 +154,10 @@ class Replay:
             values = context.person.answer(
                 Form("The run was interrupted, and credentials are not stored", fields)
             )
-        except ExecutorError as error:
-            return ExecutorError(f"credentials are not stored, and must be entered again: {error.message}")
+        except errors.ExecutorError as error:
+            return errors.ExecutorError(
+                f"credentials are not stored, and must be entered again: {error.message}"
+            )
         for handle, prompt in wanted.items():
             context.secrets.restore(handle, values[handle], prompt)
         return None
@@ -193,11 +189,11 @@ class _ReplayedPerson:
         played = self._replay.next("approval")
         if played is not None:
             if "error" in played:
-                raise ExecutorError(played["error"])
+                raise errors.ExecutorError(played["error"])
             return bool(played["approved"])
         try:
             approved = self._person.approve(call)
-        except ExecutorError as error:
+        except errors.ExecutorError as error:
             self._replay.record("approval", error=error.message)
             raise
         self._replay.record("approval", approved=approved)
