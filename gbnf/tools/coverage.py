@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gbnf.partial_json import locate
-from gbnf.tools.ranking import QUOTED
-from gbnf.tools.request_values import LONGEST_REQUEST, PATH, names_in, numbers_in
+from gbnf.tools.request_values import LONGEST_REQUEST, PATH, QUOTED, names_in, numbers_in
 from gbnf.tools.tool import Tool
 
 

@@ -30,6 +30,7 @@ from typing import Final, Protocol
 
 from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
+from gbnf.tools.request_values import QUOTED, numbers_in
 from gbnf.tools.tool import Tool
 
 _SATURATION: Final = 3.0
@@ -100,9 +101,6 @@ _IMPLIED_WEIGHT: Final = 0.1
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_{UNSPACED}]+|\d+")
 _NAME = re.compile(r"\w+(?:[.-]+\w+)*")
-QUOTED: Final = re.compile(
-    r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
-)
 
 
 class Ranker(Protocol):
@@ -153,37 +151,50 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
 
 
 def fits_none(query: str, tools: Sequence[Tool]) -> bool:
-    """Return whether no tool has a word of a request in its name, description, arguments or their values.
+    """Return whether no tool can be meant by a request, by its words and numbers.
 
-    False also where request and tools are not known to be in the same language.
+    None has a word of it in its name, its description or the values of its arguments, or is for what it
+    contains, and requires no more numbers than it has. False also where request and tools are not known to
+    be in the same language.
     """
-    words = _WORD.findall(plain_text(query))
-    spoken = _languages(words)
-    texts = [each for tool in tools for each in _texts(tool) if each[0] != "argument descriptions"]
-    described = " ".join(text for field, text in texts if field == "description")
+    spoken = _languages(_WORD.findall(plain_text(query)))
+    described = " ".join(text for tool in tools for text in tool.descriptions.values())
     if len(spoken) > 1 or spoken[0] not in _languages(_WORD.findall(plain_text(described))):
         return False
-    said = {term for word in words[:_MAX_QUERY_WORDS] for term in _terms(word, spoken)}
-    return all(said.isdisjoint(terms) for _, text in texts for _, terms in _stemmed(text))
+    numbers = len(numbers_in(query))
+    return not any(
+        (common_words(query, tool, of_purpose=True) or _is_subject(query, tool))
+        and _required_numbers(tool) <= numbers
+        for tool in tools
+    )
 
 
 def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     """Return whether a request is about what some tools are for; None if that is not known.
 
     It is if it has a path, an address, a time or an expression, and a tool is for these, or a word of a
-    tool's affinity. It is not if all tools have an affinity.
+    tool's affinity. It is not if all tools have an affinity, or if none can be meant.
     """
+    if any(_is_subject(query, tool) for tool in tools):
+        return True
+    return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
+
+
+def _is_subject(query: str, tool: Tool) -> bool:
+    """Return whether a tool is for what a request contains, or has a word of it in its affinity."""
     text = plain_text(query)
     words = [word for pattern, word in _IMPLIED if pattern.search(text)]
     words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
     implied = {term for word in words for term in _terms(word, ("english",))}
-    if any(not implied.isdisjoint(_document(tool)) for tool in tools):
-        return True
     said = {term for terms in _query_words(text) for term in terms}
-    affinities = [_affinity(tool) for tool in tools]
-    if any(not said.isdisjoint(affinity) for affinity in affinities):
-        return True
-    return None if not all(affinities) else False
+    return not implied.isdisjoint(_document(tool)) or not said.isdisjoint(_affinity(tool))
+
+
+def _required_numbers(tool: Tool) -> int:
+    """Return how many arguments of a call have to be numbers."""
+    properties = tool.args.get("properties", {})
+    required = [properties.get(name) for name in tool.args.get("required", ())]
+    return sum(isinstance(each, Mapping) and each.get("type") in ("integer", "number") for each in required)
 
 
 def request_language(query: str, tools: Sequence[Tool]) -> str:

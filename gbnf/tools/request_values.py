@@ -11,10 +11,11 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import Final
 
-from gbnf.tools.ranking import QUOTED
-
 LONGEST_REQUEST: Final = 8000
 """Characters that are searched."""
+QUOTED: Final = re.compile(
+    r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
+)
 
 _CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
 _NAME: Final = re.compile(

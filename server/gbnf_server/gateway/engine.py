@@ -239,7 +239,8 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     if odds is None:
         return compiled
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
-    if odds >= LEAST_CALL_ODDS[is_about(request.messages[-1]["content"], compiled.tools)]:
+    said = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
+    if odds >= LEAST_CALL_ODDS[is_about(said, compiled.tools)]:
         return replace(compiled, enforcement=enforcement)
     return replace(compiled, constraint=prose, enforcement=enforcement)
 

@@ -196,7 +196,7 @@ class _Loop(ModelCalls):
             completion, step = yield from self.decode(offer)
             if offer is not whole and proposes_call(completion.text, whole.described):
                 # it would call anything that it reads of, also where the request is about none of the tools
-                unrelated = is_about(state.query, whole.own) is False
+                unrelated = is_about(said(state), whole.own) is False
                 offer = replace(offer, described=()) if unrelated else whole
                 completion, step = yield from self.decode(offer)
         except MalformedTextError as error:

@@ -46,6 +46,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.progress import said
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, system_message
 from gbnf_server.system.errors import ContextOverflowError
@@ -112,7 +113,7 @@ class ModelCalls:
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        return odds is not None and odds < LEAST_CALL_ODDS[is_about(state.query, offer.own)]
+        return odds is not None and odds < LEAST_CALL_ODDS[is_about(said(state), offer.own)]
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state

@@ -269,6 +269,19 @@ def test_what_fits_no_tool_is_known_in_the_tools_language_only(query: str, fits:
     assert fits_none(query, OFFICE[:4]) is fits
 
 
+@given(st.integers(0, 4), st.integers(0, 4))
+def test_a_tool_that_requires_more_numbers_than_a_request_has_is_not_meant(required: int, said: int) -> None:
+    names = [f"side{number}" for number in range(required)]
+    numbers = {name: {"type": "number"} for name in names}
+    args = {"type": "object", "properties": numbers, "required": names}
+    area = Tool.from_mapping({"name": "area", "description": "Calculate the area of a figure.", "args": args})
+    query = " and ".join(
+        ["what is the area of a figure", *(f"a side of {number} m" for number in range(said))]
+    )
+    assert fits_none(query, [area]) is (said < required)
+    assert is_about(query, [area]) is (False if said < required else None)
+
+
 @pytest.mark.parametrize(
     ("query", "language"),
     [
@@ -332,7 +345,9 @@ def test_what_a_request_contains_says_what_it_is_about(query: str, name: str) ->
     )  # its words count more
     subject = [tool for tool in tools if tool.name == name]
     assert is_about(query, subject)
-    assert is_about("hello there", tools) is is_about(query, [make_tool("x", "Play music.")]) is None
+    music = [make_tool("x", "Play music.")]
+    assert is_about("some music", music) is is_about("musica", music) is None
+    assert is_about("hello there", tools) is False
     plumbing = [replace(make_tool("a"), affinity=("plumber", "water"))]
     assert is_about("the water is off", plumbing)
     assert is_about("hello there", plumbing) is False
