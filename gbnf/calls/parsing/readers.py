@@ -104,6 +104,8 @@ def named_python(
     )
 
 
+_STRING = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+_LINE_BREAK = re.compile(r"(?<!\\)\n")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -117,9 +119,7 @@ class Arguments(NamedTuple):
 def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
     """Parse `(a=1, b="x")`, positional arguments by declared order; None if they are not literals."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the model's text
-            call = ast.parse(f"f{text}", mode="eval").body
+        call = _parsed(f"f{text}")
         if not isinstance(call, ast.Call) or len(call.args) > len(properties):
             return None
         values = {name: _value(node) for name, node in zip(properties, call.args, strict=False)}
@@ -142,13 +142,22 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
 def read_literal(text: str) -> Any:
     """Return the JSON value of a Python literal. Raises InvalidJsonError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the model's text
-            return parse_json(json.dumps(_value(ast.parse(text, mode="eval").body), allow_nan=False))
+        return parse_json(json.dumps(_value(_parsed(text)), allow_nan=False))
     except InvalidJsonError:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise InvalidJsonError("not a literal") from None
+
+
+def _parsed(text: str) -> ast.expr:
+    """Return the expression in a text, also if its strings have line breaks. Raises SyntaxError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the model's text
+        try:
+            return ast.parse(text, mode="eval").body
+        except SyntaxError:
+            escaped = _STRING.sub(lambda string: _LINE_BREAK.sub(r"\\n", string[0]), text)
+            return ast.parse(escaped, mode="eval").body
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
