@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
@@ -22,7 +23,6 @@ from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
     UnreadableError,
-    json_of_raw,
     read_literal,
 )
 

@@ -10,14 +10,14 @@ import json
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import closing, extent, load
+from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, has_type, parse_json
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""
@@ -75,18 +75,36 @@ def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
     return properties
 
 
+_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
+_GEMMA_STRING = re.compile(r'<\|"\|>(?P<text>.*?)<\|"\|>', re.DOTALL)
+_GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'{}\[\],:]++)(?=\s*:)"
+_GEMMA = re.compile(
+    rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
+)
+_GEMMA_HEAD = re.compile(rf"\{{\s*{_GEMMA_KEY}")
+
+
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
-    found = extent(text, begin)
+    found = extent(_GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text), begin)
     truncated = not found.closed
+    given = text[begin : found.end]
     try:
-        value, repairs = load(text[begin : found.end])
+        value, repairs = load(_GEMMA.sub(_as_json, given) if _GEMMA_HEAD.match(given) else given)
     except InvalidJsonError as error:
         return ParsedSpan(
             found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
         )
     repairs = (*repairs, *((TRUNCATED,) if truncated else ()))
     return ParsedSpan(found.end, (RawCall(name, value, syntax, repairs, truncated=truncated),), not truncated)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    """Return a part of Gemma's notation, `{key:<|"|>text<|"|>}`, as JSON."""
+    if found["constant"]:
+        return json_of(ast.literal_eval(found[0]))
+    given = found["key"] if found["text"] is None else found["text"]
+    return found[0] if given is None else json_of(given)
 
 
 def named_python(
@@ -104,7 +122,6 @@ def named_python(
     )
 
 
-_STRING = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
 _LINE_BREAK = re.compile(r"(?<!\\)\n")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -158,6 +175,44 @@ def _parsed(text: str) -> ast.expr:
         except SyntaxError:
             escaped = _STRING.sub(lambda string: _LINE_BREAK.sub(r"\\n", string[0]), text)
             return ast.parse(escaped, mode="eval").body
+
+
+_EMPTY = (("array", "[]"), ("object", "{}"), ("null", "null"))
+
+
+def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> str:
+    """Return the JSON text of the value that `text` stands for, where a schema allows `types`.
+
+    Where strings are not the only type, a text that is JSON, or else a Python literal, of another type that
+    the schema allows is that value. Any other text is a string if strings are allowed. So the text `5` is a
+    number where both are allowed, and `1.2.3` a string. The types of a schema are those of its grammar:
+    rather too many than too few, and never an error. `quoted`: the format writes strings in quotes here.
+    """
+    given = text.strip()
+    allowed = {*types} if quoted else {*types} - {"string"}
+    written = _read(parse_json, given)
+    if written is not None and has_type(written[0], allowed):
+        return given
+    literal = _read(read_literal, given) if written is None and len(given) <= REPAIR_LIMIT else None
+    if literal is not None and has_type(literal[0], allowed):
+        return literal[1]
+    if "string" in types:
+        return json.dumps(text, ensure_ascii=False)
+    if not given:
+        return next((empty for kind, empty in _EMPTY if kind in types), '""')
+    if written is not None:
+        return given
+    found = literal or _read(lambda text: load(text).value, given)
+    return json.dumps(text, ensure_ascii=False) if found is None else found[1]
+
+
+def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
+    """Return the value that a reader finds in a text, and its JSON text."""
+    try:
+        value = read(text)
+    except InvalidJsonError:
+        return None
+    return value, json.dumps(value, ensure_ascii=False)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:
