@@ -161,7 +161,7 @@ class ElementReader:
         take: Take,
     ) -> Steps[None]:
         afters = frozenset(form.after for form in forms.values())
-        end = _value_end(afters, follow, key)
+        end = _value_end(afters, follow, key, () if raw is None else self._heads.patterns)
         only_string = raw is not None and (location.types == {"string"} or set(forms) == {"string"})
         if only_string:
             take('"')
@@ -198,7 +198,7 @@ class ElementReader:
     def _text(self, end: Delimiters, take: Take) -> Steps[None]:
         """Read a text up to its end. A whole call inside it, such as an example, is part of it."""
         depth = 0
-        while (yield from self._cursor.until(self._inside if depth else _either(end, self._heads), take)):
+        while (yield from self._cursor.until(self._inside if depth else end, take)):
             head = yield from self._cursor.match(self._heads)
             if head is None and not depth:
                 return
@@ -289,15 +289,12 @@ def _literals(alternatives: frozenset[tuple[Part, ...]], key: str) -> Delimiters
 
 
 @lru_cache(maxsize=1024)
-def _either(end: Delimiters, heads: Delimiters) -> Delimiters:
-    return Delimiters([*end.patterns, *heads.patterns], set(end.final.patterns) - set(end.patterns))
-
-
-@lru_cache(maxsize=1024)
-def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str) -> Delimiters:
-    """Return the pattern of what ends a value, with the whitespace of `after` before it."""
+def _value_end(
+    afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str, heads: tuple[str, ...]
+) -> Delimiters:
+    """Return the patterns of what ends a value, with the whitespace of `after` before it, and `heads`."""
     following = "|".join(follow)
-    patterns, final = [], []
+    patterns, final = [*heads], []
     for after in sorted(afters, key=str):
         literal = joined(after, key=key)
         first = after[0] if after and isinstance(after[0], str) else ""

@@ -13,14 +13,14 @@ from typing import Any
 
 from gbnf.calls.parsing.readers import (
     NAME,
-    TRUNCATED,
     ParsedSpan,
     ReaderContext,
+    call_span,
     json_of_raw,
     named_json,
     pattern,
 )
-from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
+from gbnf.calls.parsing.results import CallSyntaxName, Repair
 from gbnf.schema.locations import Location
 from gbnf.strict_json import parse_json
 
@@ -95,9 +95,8 @@ def read_function(
     location = Location.of({} if tool is None else tool.model_args())
     if _NESTED.match(text, at):
         end = re.compile(rf"{_MARK}</invoke>").search(text, at)
-        arguments = _nested(text[at : len(text) if end is None else end.start()], location)
-        written = RawCall(name, arguments, syntax, () if end else (TRUNCATED,), truncated=end is None)
-        return ParsedSpan(len(text) if end is None else end.end(), (written,), end is not None)
+        arguments = _nested(text[at : end.start() if end else len(text)], location)
+        return call_span(end.end() if end else len(text), name, arguments, syntax, closed=end is not None)
     return _elements(text, at, name, location, syntax)
 
 
@@ -123,9 +122,8 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
     closed = _ENDED.match(text, at)
     if not arguments and closed is None:
         return ParsedSpan(len(text), closed=False)
-    repairs += () if closed else (TRUNCATED,)
-    written = RawCall(name, arguments, syntax, tuple(repairs), truncated=closed is None, error=error)
-    return ParsedSpan(len(text) if closed is None else closed.end(), (written,), closed is not None)
+    end = closed.end() if closed else len(text)
+    return call_span(end, name, arguments, syntax, repairs, closed=closed is not None, error=error)
 
 
 def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool] | None:

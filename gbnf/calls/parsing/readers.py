@@ -84,19 +84,31 @@ _GEMMA = re.compile(
 _GEMMA_HEAD = re.compile(rf"\{{\s*{_GEMMA_KEY}")
 
 
+def call_span(
+    end: int,
+    name: str,
+    arguments: Any,
+    syntax: CallSyntaxName,
+    repairs: Sequence[Repair] = (),
+    *,
+    closed: bool,
+    error: str = "",
+) -> ParsedSpan:
+    """Return the span of a call, which is truncated unless it is `closed`."""
+    notes = () if closed else (TRUNCATED,)
+    call = RawCall(name, arguments, syntax, (*repairs, *notes), truncated=not closed, error=error)
+    return ParsedSpan(end, (call,), closed)
+
+
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
     found = extent(_GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text), begin)
-    truncated = not found.closed
     given = text[begin : found.end]
     try:
         value, repairs = load(_GEMMA.sub(_as_json, given) if _GEMMA_HEAD.match(given) else given)
     except InvalidJsonError as error:
-        return ParsedSpan(
-            found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
-        )
-    repairs = (*repairs, *((TRUNCATED,) if truncated else ()))
-    return ParsedSpan(found.end, (RawCall(name, value, syntax, repairs, truncated=truncated),), not truncated)
+        return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
+    return call_span(found.end, name, value, syntax, repairs, closed=found.closed)
 
 
 def _as_json(found: re.Match[str]) -> str:
@@ -115,11 +127,7 @@ def named_python(
     read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, context)))
     if read is None:
         return None if found.closed else ParsedSpan(len(text), closed=False)
-    truncated = not found.closed
-    repairs = (*read.repairs, *((TRUNCATED,) if truncated else ()))
-    return ParsedSpan(
-        found.end, (RawCall(name, read.values, syntax, repairs, truncated=truncated),), not truncated
-    )
+    return call_span(found.end, name, read.values, syntax, read.repairs, closed=found.closed)
 
 
 _LINE_BREAK = re.compile(r"(?<!\\)\n")
