@@ -151,20 +151,20 @@ def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool
     return None if stop is None else (stop, stop, False)
 
 
-def _nested(text: str, location: Location) -> Any:
+def _nested(text: str, location: Location, depth: int = 32) -> Any:
     """Return the value of elements that nest: an array if they are items, else an object; or of a text."""
     members: list[tuple[str, str]] = []
     at = 0
-    while begin := _NESTED.match(text, at):
-        depth, stop, at = 1, len(text), len(text)
+    while depth and (begin := _NESTED.match(text, at)):
+        opened, stop, at = 1, len(text), len(text)
         for tag in re.compile(rf"{_MARK}<(/?){re.escape(begin['key'])}>").finditer(text, begin.end()):
-            depth += -1 if tag[1] else 1
-            if not depth:
+            opened += -1 if tag[1] else 1
+            if not opened:
                 stop, at = tag.span()
                 break
         members.append((begin["key"], text[begin.end() : stop]))
     if not members:
         return parse_json(json_of_raw(text, location.types))
     if "array" in location.types and all(key == "item" for key, _ in members):
-        return [_nested(value, location.item(index)) for index, (_, value) in enumerate(members)]
-    return {key: _nested(value, location.property(key)) for key, value in members}
+        return [_nested(value, location.item(index), depth - 1) for index, (_, value) in enumerate(members)]
+    return {key: _nested(value, location.property(key), depth - 1) for key, value in members}
