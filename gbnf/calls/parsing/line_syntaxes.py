@@ -201,7 +201,8 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
 
 PYTHON = pattern(
-    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?(?P<name>{NAME})(?=\()"
+    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?"
+    rf"(?P<name>{NAME}?)(?:\.call)?(?=\()"
 )
 _AFTER = pattern(r"[ \t]*[;,)]*[ \t]*\]?[ \t]*(?=\r?$)")
 _NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")

@@ -76,7 +76,7 @@ def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
 
 
 _STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
-_GEMMA_STRING = re.compile(r'<\|"\|>(?P<text>.*?)<\|"\|>', re.DOTALL)
+_GEMMA_STRING = re.compile(r'(?P<mark><\|"\|>|<escape>)(?P<text>.*?)(?P=mark)', re.DOTALL)
 _GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'{}\[\],:]++)(?=\s*:)"
 _GEMMA = re.compile(
     rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
@@ -102,10 +102,12 @@ def call_span(
 
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
-    found = extent(_GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text), begin)
+    is_gemma = _GEMMA_HEAD.match(text, begin) is not None
+    masked = _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text) if is_gemma else text
+    found = extent(masked, begin)
     given = text[begin : found.end]
     try:
-        value, repairs = load(_GEMMA.sub(_as_json, given) if _GEMMA_HEAD.match(given) else given)
+        value, repairs = load(_GEMMA.sub(_as_json, given) if is_gemma else given)
     except InvalidJsonError as error:
         return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
     return call_span(found.end, name, value, syntax, repairs, closed=found.closed)

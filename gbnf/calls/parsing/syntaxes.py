@@ -38,8 +38,8 @@ from gbnf.errors import InvalidArgumentError
 
 _TAG = r"(?:tool(?:[_▁]calls?)?|function[_▁]calls?|TOOLCALL)"
 TAG = pattern(
-    rf"(?:\bto=[\w.-]+<\|message\|>)?(?:{BEFORE_TAG}<[|｜]?{NAMESPACE}(?P<tag>{_TAG}|tools(?=_prefix))"
-    r"(?:(?:_section)?[_▁:](?:begin|start|prefix|opensource))?[|｜]?>\s*)+"
+    rf"(?:\bto=[\w.-]+<\|message\|>)?(?:{BEFORE_TAG}<[|｜]?{NAMESPACE}(?:start_)?(?P<tag>{_TAG}|tools(?=_prefix)"
+    r"|python(?=_tag|_start))(?:(?:_section)?[_▁:](?:begin|start|prefix|tag|opensource))?[|｜]?>\s*)+"
     r"|(?P<mistral>\[TOOL_CALLS?\]\s*)"
     r"|(?:<\|channel\|>\w+\s+)?\bto=(?=[\w.-]+[^\n{]{0,80}<\|message\|>)"
     rf"|(?P<bare>\A|(?:^|(?<=\}}))>>>)(?={NAME}\n\s*\{{)"
@@ -48,7 +48,7 @@ TAG = pattern(
 
 _TAG_END = re.compile(
     rf"(?:```\s*)?{BEFORE_TAG}<(?:[|｜]?/[|｜]?{NAMESPACE}{_TAG}(?::\w+)?[|｜]?|[|｜]?calls?[|｜]"
-    rf"|[|｜]?(?:{_TAG}|tools)(?:_section)?[_▁:](?:end|suffix)[|｜]"
+    rf"|[|｜]?(?:{_TAG}|tools|python)(?:_section)?[_▁:](?:end|suffix)[|｜]|end_{_TAG}"
     rf"|\|?{_TAG}\|?(?!>\s*(?:[\[{{<]|{NAME}\s*<)))>"
 )
 """What ends them. A tag without its slash does so only if no other call follows."""
@@ -65,8 +65,10 @@ def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> Pars
         inner = _bodies(text, at, context, syntax)
     else:
         inner = read_named(text, at, context, syntax)
-    if inner is None and tag and (closed := _TAG_END.search(text, at)):
-        inner = ParsedSpan(closed.start(), context.only_calls(text[at : closed.start()]) or ())
+    if inner is None and tag:
+        closed = _TAG_END.search(text, at)
+        end = closed.start() if closed else len(text)
+        inner = ParsedSpan(end, context.only_calls(text[at:end]) or (), closed is not None)
     if inner is None or not (inner.closed or inner.written):
         return ParsedSpan(len(text), closed=False) if match["bare"] is None else None
     closed = _TAG_ENDS.match(text, inner.end)

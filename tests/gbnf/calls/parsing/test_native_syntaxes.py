@@ -150,6 +150,19 @@ def _file(content: str) -> str:
             ("write_file", {"path": "a", "content": "x\ny\nz"}),
         ),
         ('write_file\n{"path": "a"}', ("write_file", {"path": "a"})),
+        # tags of other models
+        ("<|python_tag|>write_file.call(path='a')", ("write_file", {"path": "a"})),
+        ("<|python_start|>[write_file(path='a')]<|python_end|>", ("write_file", {"path": "a"})),
+        ('<|python_tag|>{"name": "git_status", "parameters": {}}', ("git_status", {})),
+        ("<function_calls>\ngit_status()\n</function_calls>", ("git_status", {})),
+        (
+            "<start_function_call>call:write_file{path:<escape>{a}<escape>}<end_function_call>",
+            ("write_file", {"path": "{a}"}),
+        ),
+        (
+            '<tool_calls><tool_call>write_file\n```json\n{"path": "a"}\n```\n</tool_call></tool_calls>',
+            ("write_file", {"path": "a"}),
+        ),
     ],
 )
 def test_calls_that_models_write_otherwise(text: str, made: tuple[str, Any]) -> None:
