@@ -46,14 +46,13 @@ TAG = pattern(
 )
 """What stands before calls: tags, control tokens, the recipient of a message."""
 
-_TAG_END = re.compile(
-    rf"(?:```\s*)?{BEFORE_TAG}<(?:[|｜]?/[|｜]?{NAMESPACE}{_TAG}(?::\w+)?[|｜]?|[|｜]?calls?[|｜]"
-    rf"|[|｜]?(?:{_TAG}|tools|python)(?:_section)?[_▁:](?:end|suffix)[|｜]|end_{_TAG}"
-    rf"|\|?{_TAG}\|?(?!>\s*(?:[\[{{<]|{NAME}\s*<)))>"
+_END = (
+    rf"(?:```\s*)?{BEFORE_TAG}<(?:[|｜]?/[|｜]?{NAMESPACE}{_TAG}(?::\w+)?[|｜]?|[|｜]?calls?[|｜]|end_{_TAG}"
+    rf"|[|｜]?(?:{_TAG}|tools|python)(?:_section)?[_▁:](?:end|suffix)[|｜])>"
 )
+_TAG_END = re.compile(rf"{_END}|<\|?{_TAG}\|?(?!>\s*(?:[\[{{<]|{NAME}\s*[<({{`]))>")
 """What ends them. A tag without its slash does so only if no other call follows."""
-_TAG_ENDS = re.compile(rf"(?:\s*{_TAG_END.pattern})+(?:\s*\Z)?")
-
+_TAG_ENDS = re.compile(rf"\s*(?:{_TAG_END.pattern})(?:\s*{_END})*(?:\s*\Z)?")
 _MORE = re.compile(r"[\s,;]*(?=\{)")
 
 

@@ -169,6 +169,22 @@ def test_calls_that_models_write_otherwise(text: str, made: tuple[str, Any]) -> 
     assert complete(parse_tool_calls(text, TOOLS)) == [made]
 
 
+@pytest.mark.parametrize("between", ["", "\n", ","])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "<tool_call>git_status()</tool_call>",
+        "<tool_call>git_status</tool_call>",
+        "<tool_call>git_status\n```json\n{}\n```\n</tool_call>",
+        "<|tool_call>call:git_status{}<tool_call|>",
+        '<tool_call><invoke name="git_status"></invoke></tool_call>',
+        "[TOOL_CALLS]git_status[ARGS]{}",
+    ],
+)
+def test_several_calls_are_all_read(call: str, between: str) -> None:
+    assert complete(parse_tool_calls(between.join([call] * 3), TOOLS)) == [("git_status", {})] * 3
+
+
 @pytest.mark.parametrize(
     "text",
     [
