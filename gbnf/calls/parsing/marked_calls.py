@@ -17,6 +17,7 @@ from gbnf.calls.parsing.readers import (
     ReaderContext,
     call_span,
     json_of_raw,
+    location_of,
     named_json,
     pattern,
 )
@@ -91,8 +92,7 @@ def read_function(
         span = named_json(text, at, name, syntax)
         closed = _ENDED.match(text, span.end)
         return span if closed is None else replace(span, end=closed.end())
-    tool = context.names.find(name)
-    location = Location.of({} if tool is None else tool.model_args())
+    location = location_of(name, context)
     if _NESTED.match(text, at):
         end = re.compile(rf"{_MARK}</invoke>").search(text, at)
         arguments = _nested(text[at : end.start() if end else len(text)], location)

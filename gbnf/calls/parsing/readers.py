@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, has_type, parse_json
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
@@ -68,11 +69,10 @@ def json_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
-    """Return the properties of the tool that `name` resolves to, {} for an unknown name."""
+def location_of(name: str, context: ReaderContext) -> Location:
+    """Return what is allowed in the arguments of the tool that `name` resolves to: anything for another."""
     tool = context.names.find(name)
-    properties: dict[str, Any] = {} if tool is None else tool.args.get("properties", {})
-    return properties
+    return Location.of({} if tool is None else tool.model_args())
 
 
 _STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
@@ -126,7 +126,8 @@ def named_python(
 ) -> ParsedSpan | None:
     """Parse a call with Python arguments, from the bracket at `begin`; None if they are not literals."""
     found = extent(text, begin, python=True)
-    read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, context)))
+    names = list(location_of(name, context).names)
+    read = read_arguments(text[begin : found.end] + closing(found.open), names)
     if read is None:
         return None if found.closed else ParsedSpan(len(text), closed=False)
     return call_span(found.end, name, read.values, syntax, read.repairs, closed=found.closed)
