@@ -2,7 +2,8 @@
 
 How a raw text ends: at the first occurrence of what follows a value (`ValueForm.after`) with what may follow
 it there: the next element, or the end of the elements, of the call or of the text. Whitespace around these
-does not count, except for that of `before` and `after` next to the text, which is no part of it.
+does not count, except for that of `before` and `after` next to the text, which is no part of it. A whole call
+inside the text belongs to it, and an `after` that is written twice counts once.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
-from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
+from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
     UnreadableError,
-    json_of_raw,
     read_literal,
 )
 
@@ -72,6 +73,10 @@ class ElementReader:
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
         self._tail = format_delimiters(format).tail
+        first = SPACE + lenient(arguments.before_key.strip())
+        self._heads = Delimiters([head + first for head in format_delimiters(format).next_calls.patterns])
+        close = [lenient(arguments.end.strip()), joined(format.tail)]
+        self._inside = Delimiters([*self._heads.patterns, SPACE.join(filter(None, close))])
         self._empty = Delimiters([lenient(arguments.empty.strip())] if arguments.empty else [])
 
     def read(self, location: Location, take: Take) -> Steps[None]:
@@ -156,7 +161,7 @@ class ElementReader:
         take: Take,
     ) -> Steps[None]:
         afters = frozenset(form.after for form in forms.values())
-        end = _value_end(afters, follow, key)
+        end = _value_end(afters, follow, key, () if raw is None else self._heads.patterns)
         only_string = raw is not None and (location.types == {"string"} or set(forms) == {"string"})
         if only_string:
             take('"')
@@ -165,15 +170,12 @@ class ElementReader:
                 take(json.dumps(piece, ensure_ascii=False)[1:-1])
 
             sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
-            found = yield from self._cursor.until(end, sink)
-            if found is None:
-                raise EndOfTextError
+            yield from self._text(end, sink)
             take('"')
         else:
             text: list[str] = []
             if raw is not None:
-                if (yield from self._cursor.until(end, text.append)) is None:
-                    raise EndOfTextError
+                yield from self._text(end, text.append)
             else:
                 yield from read_literal(
                     self._cursor, text.append, end, inside=any(joined(a, key=key) for a in afters)
@@ -188,8 +190,23 @@ class ElementReader:
                 if not given and without_items
                 else json_of_raw(given, location.types, quoted=raw is None)
             )
-        yield from self._cursor.skip_space()
-        yield from self._cursor.match(_literals(afters, key))
+        ends = _literals(afters, key)
+        for _ in range(1 if set(ends.patterns) & set(follow) else 2):  # models also write the end twice
+            yield from self._cursor.skip_space()
+            yield from self._cursor.match(ends)
+
+    def _text(self, end: Delimiters, take: Take) -> Steps[None]:
+        """Read a text up to its end. A whole call inside it, such as an example, is part of it."""
+        depth = 0
+        while (yield from self._cursor.until(self._inside if depth else end, take)):
+            head = yield from self._cursor.match(self._heads)
+            if head is None and not depth:
+                return
+            found = head or (yield from self._cursor.match(self._inside))
+            assert found is not None
+            take(found.group())
+            depth += 1 if head else -1
+        raise EndOfTextError
 
     def _nested_value(
         self, kinds: set[JsonType], after: Delimiters, location: Location, take: Take, depth: int
@@ -272,20 +289,24 @@ def _literals(alternatives: frozenset[tuple[Part, ...]], key: str) -> Delimiters
 
 
 @lru_cache(maxsize=1024)
-def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str) -> Delimiters:
-    """Return the pattern of what ends a value, with the whitespace of `after` before it."""
+def _value_end(
+    afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str, heads: tuple[str, ...]
+) -> Delimiters:
+    """Return the patterns of what ends a value, with the whitespace of `after` before it, and `heads`."""
     following = "|".join(follow)
-    patterns, final = [], []
+    patterns, final = [*heads], []
     for after in sorted(afters, key=str):
         literal = joined(after, key=key)
         first = after[0] if after and isinstance(after[0], str) else ""
         space = first[: len(first) - len(first.lstrip())]
+        twice = f"{space}{literal}{SPACE}"
         space = f"(?:{space})?" if space else ""  # this whitespace, or none
         if literal:
-            patterns.append(
-                rf"{space}{literal}\s{{0,64}}(?:{following})" if following else f"{space}{literal}"
-            )
-            final.append(rf"{space}{literal}\s{{0,64}}\Z")
+            follows = f"{SPACE}(?:{following})" if following else ""
+            patterns.append(f"{space}{literal}{follows}")
+            if follow and literal not in follow:
+                patterns.append(f"{twice}{literal}{follows}")
+            final.append(rf"{space}{literal}{SPACE}\Z")
         else:
-            patterns.append(rf"\s{{0,64}}(?:{following})")
+            patterns.append(f"{SPACE}(?:{following})")
     return Delimiters(patterns, final)

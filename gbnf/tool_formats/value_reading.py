@@ -1,22 +1,11 @@
-"""Reading of values in the text of a call: from a cursor, piece by piece, and by the types of a schema.
-
-A text without quotes stands for a value by its schema. Where strings are not the only type, a text that is
-JSON, or else a Python literal, of another type that the schema allows is that value. Any other text is a
-string if strings are allowed. So the text `5` is a number where both are allowed, and `1.2.3` a string. The
-types of a schema are those of its grammar: rather too many than too few, and never an error.
-"""
+"""Reading of values in the text of a call from a cursor, piece by piece."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, load
-from gbnf.calls.parsing.readers import read_literal as read_python
 from gbnf.errors import GbnfError
-from gbnf.strict_json import InvalidJsonError, has_type, parse_json
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 
 _PAIRS: Final = {"}": "{", "]": "[", ")": "("}
@@ -88,38 +77,3 @@ def _balanced(cursor: AnswerCursor, take: Take, special: Delimiters, stack: list
         if not stack:
             return
     raise EndOfTextError
-
-
-_EMPTY = (("array", "[]"), ("object", "{}"), ("null", "null"))
-
-
-def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> str:
-    """Return the JSON text of the value that `text` stands for, where a schema allows `types`.
-
-    `quoted`: the format writes strings in quotes here.
-    """
-    given = text.strip()
-    allowed = {*types} if quoted else {*types} - {"string"}
-    written = _value(parse_json, given)
-    if written is not None and has_type(written[0], allowed):
-        return given
-    literal = _value(read_python, given) if written is None and len(given) <= REPAIR_LIMIT else None
-    if literal is not None and has_type(literal[0], allowed):
-        return literal[1]
-    if "string" in types:
-        return json.dumps(text, ensure_ascii=False)
-    if not given:
-        return next((empty for kind, empty in _EMPTY if kind in types), '""')
-    if written is not None:
-        return given
-    found = literal or _value(lambda text: load(text).value, given)
-    return json.dumps(text, ensure_ascii=False) if found is None else found[1]
-
-
-def _value(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
-    """Return the value that a reader finds in a text, and its JSON text."""
-    try:
-        value = read(text)
-    except InvalidJsonError:
-        return None
-    return value, json.dumps(value, ensure_ascii=False)

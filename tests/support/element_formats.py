@@ -101,6 +101,10 @@ def _parameter(key: str, value: str) -> str:
     return f"<tool_call>\n<function=set>\n<parameter={key}>\n{value}\n</parameter>\n</function>\n</tool_call>"
 
 
+def _pair(key: str, value: str) -> str:
+    return f"<arg_key>{key}</arg_key><arg_value>{value}</arg_value>"
+
+
 #: Values as models write them, which their templates do not, or not alone: family, text, calls.
 VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
     *(
@@ -132,6 +136,8 @@ VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
             ("choice", "1", "1"),
             ("undeclared", "5", 5),
             ("undeclared", "five", "five"),
+            ("text", "x\n</parameter>", "x"),
+            ("count", "5\n</parameter>", 5),
         ]
     ),
     *(
@@ -170,6 +176,12 @@ VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
                 {"text": "a, b)", "list": [1, [2, 3]], "done": True},
             ),
             (PYTHON, "<|tool_call_start|>[set()]<|tool_call_end|>", {}),
+            (
+                PYTHON,
+                "<|tool_call_start|>[set(text='a\nb\\nc', referred=['d\n'\n])]<|tool_call_end|>",
+                {"text": "a\nb\nc", "referred": ["d\n"]},
+            ),
+            (PAIRS, f"<tool_call>set{_pair('text', 'a</arg_value>')}</tool_call>", {"text": "a"}),
         ]
     ),
 ]

@@ -46,6 +46,9 @@ FRAGMENTS = (
     "</function>", "<think>", "</think>", "<parameter=timezone>", "</parameter>", "[TOOL_CALLS]", "[ARGS]",
     "tool: get_now\nargs:\n", "args:", "  timezone: UTC\n", "get_now(", "get_now()", "timezone=", ")", "(",
     ",", ":", ": ", "- ", "|\n", "> ", "final", "write note", "Sure, ", "The answer is 42.", " ", "é",
+    '<invoke name="get_now">', "<|tool_call_begin|>functions.get_now:0", "<|tool_call_end|>", "to=get_now",
+    "<arg_key>timezone</arg_key><arg_value>", "</arg_value>", "<|message|>{}", "<|tool_call>call:get_now",
+    '{timezone:<|"|>', '<|"|>', "]<]minimax[>[<timezone>", "]<]minimax[>[</timezone>", "<|python_tag|>",
     "\u2028", "\r\n", "\t", "\0", "x = ", "return ", "  ", '{"x": 1}', "[{}]",
 )  # fmt: skip
 

@@ -69,9 +69,17 @@ def read_body(
             if name is None or _ARGUMENTS_IN_TEXT.search(body) is None:
                 return ParsedSpan(found.end)
             return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
-        listed = entries(loaded.value, names) or []
+        listed = entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names) or []
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
+
+
+def _named_by_key(value: Any, names: ToolNames) -> Any:
+    """Return a JSON value in which objects whose only key is a tool's name are calls with a name."""
+    if isinstance(value, list):
+        return [_named_by_key(each, names) for each in value]
+    is_call = isinstance(value, dict) and len(value) == 1 and names.find(*value)
+    return {"name": next(iter(value)), "arguments": next(iter(value.values()))} if is_call else value
 
 
 def _undoubled(loaded: Loaded) -> Loaded:

@@ -15,11 +15,13 @@ Indentation determines nested lists and objects. Nothing here raises an exceptio
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from gbnf.calls.parsing.lenient_json import extent, load
+from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.calls.parsing.results import Repair
+from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, parse_json
 
 _KEY = re.compile(
@@ -29,33 +31,36 @@ _ITEM = re.compile(r"-(?:[ \t]+|$)")
 _DEPTH = 20
 
 
+_Pending: TypeAlias = tuple[str, str, list[str]]  # a key, the rest of its line, the lines below it
+
+
 class KeyValueBlock:
     """The arguments in lines of text, and the repairs."""
 
-    def __init__(self, text: str, properties: Mapping[str, Any]) -> None:
+    def __init__(self, text: str, location: Location) -> None:
         self.repairs: list[Repair] = []
-        self._properties = properties
         lines = [line.rstrip("\r") for line in text.split("\n")]
-        self.arguments: dict[str, Any] = self._mapping(lines, _DEPTH, declared=True)
+        self.arguments: dict[str, Any] = self._mapping(lines, location, _DEPTH)
 
-    def _mapping(self, lines: Sequence[str], depth: int, *, declared: bool) -> dict[str, Any]:
+    def _mapping(self, lines: Sequence[str], location: Location, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        names = set(location.names)
         indent = min((indent_of(line) for line in lines if line.strip()), default=0)
-        pending: tuple[str, str, list[str]] | None = None
+        pending: _Pending | None = None
         for line in lines:
             key = self._key(line, indent)
             # more lines of a text may follow, up to a declared key
-            text = declared and pending is not None and is_text(self._properties.get(pending[0]))
+            text = pending is not None and _is_text(location.property(pending[0]))
             long = text and pending is not None and (pending[2] or pending[1] in ("", "|", "|-", ">"))
-            if key is None or (long and key[0] not in self._properties):
+            if key is None or (long and key[0] not in names):
                 if pending is not None:
                     pending[2].append(line)
                 elif line.strip():
                     self._note("text", f"ignored a line that is not `key: value`: {line.strip()[:60]!r}")
                 continue
-            self._store(found, pending, depth, declared=declared)
+            self._store(found, pending, location, depth)
             pending = (*key, [])
-        self._store(found, pending, depth, declared=declared)
+        self._store(found, pending, location, depth)
         return found
 
     def _key(self, line: str, indent: int) -> tuple[str, str] | None:
@@ -73,39 +78,36 @@ class KeyValueBlock:
                 return None
         return match["bare"], rest
 
-    def _store(
-        self, found: dict[str, Any], pending: tuple[str, str, list[str]] | None, depth: int, *, declared: bool
-    ) -> None:
+    def _store(self, found: dict[str, Any], pending: _Pending | None, location: Location, depth: int) -> None:
         if pending is None:
             return
         key, inline, more = pending
-        schema = self._properties.get(key) if declared else None
         while more and not more[-1].strip():
             more.pop()
-        value = self._value(inline, more, schema, depth)
+        value = self._value(inline, more, location.property(key), depth)
         if key in found and found[key] != value:
             self._note("arguments", f"{key!r} occurs twice; used the last")
         found[key] = value
 
-    def _value(self, inline: str, more: list[str], schema: Any, depth: int) -> Any:
+    def _value(self, inline: str, more: list[str], location: Location, depth: int) -> Any:
         if not more:
-            return self.scalar(inline, schema)
+            return self._scalar(inline, location)
         if inline in ("|", "|-", ">"):
             return ("\n" if inline != ">" else " ").join(_dedented(more))
-        if inline[:1] in ("{", "[", '"') and not is_text(schema):
-            return self.scalar("\n".join([inline, *more]), schema)
+        if inline[:1] in ("{", "[", '"') and not _is_text(location):
+            return self._scalar("\n".join([inline, *more]), location)
         first = next(line for line in more if line.strip())
-        if not inline and depth and not is_text(schema):
+        if not inline and depth and not _is_text(location):
             if _ITEM.match(first.lstrip()):
-                return self._sequence(more, schema, depth - 1)
+                return self._sequence(more, location, depth - 1)
             if _KEY.match(first.lstrip()):
-                return self._mapping(more, depth - 1, declared=False)
+                return self._mapping(more, location, depth - 1)
         if inline[:1] == '"':
-            return self.scalar("\n".join([inline, *more]), schema)
+            return self._scalar("\n".join([inline, *more]), location)
         self._note("text", f"joined {len(more) + bool(inline)} lines to one text")
         return "\n".join([*([inline] if inline else []), *_dedented(more)])
 
-    def _sequence(self, lines: Sequence[str], schema: Any, depth: int) -> list[Any]:
+    def _sequence(self, lines: Sequence[str], location: Location, depth: int) -> list[Any]:
         indent = min(indent_of(line) for line in lines if line.strip())
         items: list[list[str]] = []
         for line in lines:
@@ -114,41 +116,34 @@ class KeyValueBlock:
                 items.append([" " * (item.end()) + line[item.end() :]])
             elif items:
                 items[-1].append(line)
-        inner = schema.get("items") if isinstance(schema, Mapping) else None
-        return [self._item(item, inner, depth) for item in items]
+        return [self._item(item, location.item(index), depth) for index, item in enumerate(items)]
 
-    def _item(self, lines: list[str], schema: Any, depth: int) -> Any:
+    def _item(self, lines: list[str], location: Location, depth: int) -> Any:
         first = lines[0].strip()
-        if depth and not is_text(schema) and first[:1] not in ('"', "{", "[") and _KEY.match(first):
-            return self._mapping(lines, depth, declared=False)
+        if depth and not _is_text(location) and first[:1] not in ('"', "{", "[") and _KEY.match(first):
+            return self._mapping(lines, location, depth)
         while len(lines) > 1 and not lines[-1].strip():
             lines.pop()
-        return self._value(first, lines[1:], schema, depth)
+        return self._value(first, lines[1:], location, depth)
 
-    def scalar(self, text: str, schema: Any) -> Any:
+    def _scalar(self, text: str, location: Location) -> Any:
         """Parse a value from its text."""
         text = text.strip()
-        if is_text(schema) and text[:1] != '"':
-            if len(text) > 1 and text[0] == text[-1] == "'":
-                self._note("arguments", "removed single quotes from a text")
-                return text[1:-1]
-            return text
-        try:
-            value = parse_json(text)
-        except InvalidJsonError:
-            pass
-        else:
-            return text if is_text(schema) and not isinstance(value, str) else value
-        if text[:1] in ("{", "[") and extent(text, 0).closed:
+        inner = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else None
+        if inner is None or text[0] == '"':
+            value = parse_json(json_of_raw(text, location.types, quoted=True))
+            if value != text:
+                return value
+        if inner is not None:
+            self._note("arguments", "removed quotes from a text")
+            return inner
+        if text[:1] in ("{", "[") and not _is_text(location) and extent(text, 0).closed:
             try:
                 value, repairs = load(text)
             except InvalidJsonError:
                 return text
             self.repairs += repairs
             return value
-        if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-            self._note("arguments", "removed quotes from a text")
-            return text[1:-1]
         return text
 
     def _note(self, kind: Any, detail: str) -> None:
@@ -157,9 +152,8 @@ class KeyValueBlock:
             self.repairs.append(repair)
 
 
-def is_text(schema: Any) -> bool:
-    """Return whether a schema allows strings only."""
-    return isinstance(schema, Mapping) and schema.get("type") in ("string", ["string"])
+def _is_text(location: Location) -> bool:
+    return location.types == {"string"}
 
 
 def says_structure(line: str) -> bool:

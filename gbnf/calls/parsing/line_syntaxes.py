@@ -18,10 +18,10 @@ from gbnf.calls.parsing.readers import (
     ParsedSpan,
     ReaderContext,
     json_of,
+    location_of,
     named_json,
     named_python,
     pattern,
-    properties_of,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
@@ -96,9 +96,9 @@ def named_lines(
             return RawCall(name, value, syntax, (*repairs, *note), truncated=truncated)
         except InvalidJsonError as error:
             return RawCall(name, None, syntax, truncated=truncated, error=str(error))
-    properties = properties_of(name, context)
-    block = KeyValueBlock(lines, properties)
-    declared = {fold(key) for key in properties}
+    location = location_of(name, context)
+    block = KeyValueBlock(lines, location)
+    declared = {fold(key) for key in location.names}
     if block.repairs and not any(fold(key) in declared for key in block.arguments):
         return RawCall(name, dedent(lines).strip(), syntax, note, truncated=truncated)
     return RawCall(name, block.arguments, syntax, (*block.repairs, *note), truncated=truncated)
@@ -175,7 +175,7 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
     Without either, the arguments are the text from the next line to an empty line or the end.
     """
-    properties = properties_of(match["name"], context)
+    properties = set(location_of(match["name"], context).names)
     base = len(match["indent"])
     lines: list[str] = []
     end = match.end()
@@ -201,7 +201,8 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
 
 
 PYTHON = pattern(
-    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?(?P<name>{NAME})(?=\()"
+    rf"{LINE}(?P<list>\[[ \t]*)?(?:(?:print\(|return |await |\w+[ \t]*=)[ \t]*)?"
+    rf"(?P<name>{NAME}?)(?:\.call)?(?=\()"
 )
 _AFTER = pattern(r"[ \t]*[;,)]*[ \t]*\]?[ \t]*(?=\r?$)")
 _NEXT = re.compile(rf"\s*,\s*({NAME})(?=\()")

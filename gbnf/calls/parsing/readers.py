@@ -10,14 +10,15 @@ import json
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import closing, extent, load
+from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.schema.locations import Location
+from gbnf.strict_json import InvalidJsonError, has_type, parse_json
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""
@@ -68,25 +69,56 @@ def json_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def properties_of(name: str, context: ReaderContext) -> dict[str, Any]:
-    """Return the properties of the tool that `name` resolves to, {} for an unknown name."""
+def location_of(name: str, context: ReaderContext) -> Location:
+    """Return what is allowed in the arguments of the tool that `name` resolves to: anything for another."""
     tool = context.names.find(name)
-    properties: dict[str, Any] = {} if tool is None else tool.args.get("properties", {})
-    return properties
+    return Location.of({} if tool is None else tool.model_args())
+
+
+_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
+_GEMMA_STRING = re.compile(r'(?P<mark><\|"\|>|<escape>)(?P<text>.*?)(?P=mark)', re.DOTALL)
+_GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'{}\[\],:]++)(?=\s*:)"
+_GEMMA = re.compile(
+    rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
+)
+_GEMMA_HEAD = re.compile(rf"\{{\s*{_GEMMA_KEY}")
+
+
+def call_span(
+    end: int,
+    name: str,
+    arguments: Any,
+    syntax: CallSyntaxName,
+    repairs: Sequence[Repair] = (),
+    *,
+    closed: bool,
+    error: str = "",
+) -> ParsedSpan:
+    """Return the span of a call, which is truncated unless it is `closed`."""
+    notes = () if closed else (TRUNCATED,)
+    call = RawCall(name, arguments, syntax, (*repairs, *notes), truncated=not closed, error=error)
+    return ParsedSpan(end, (call,), closed)
 
 
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
-    found = extent(text, begin)
-    truncated = not found.closed
+    is_gemma = _GEMMA_HEAD.match(text, begin) is not None
+    masked = _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text) if is_gemma else text
+    found = extent(masked, begin)
+    given = text[begin : found.end]
     try:
-        value, repairs = load(text[begin : found.end])
+        value, repairs = load(_GEMMA.sub(_as_json, given) if is_gemma else given)
     except InvalidJsonError as error:
-        return ParsedSpan(
-            found.end, (RawCall(name, None, syntax, truncated=truncated, error=str(error)),), not truncated
-        )
-    repairs = (*repairs, *((TRUNCATED,) if truncated else ()))
-    return ParsedSpan(found.end, (RawCall(name, value, syntax, repairs, truncated=truncated),), not truncated)
+        return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
+    return call_span(found.end, name, value, syntax, repairs, closed=found.closed)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    """Return a part of Gemma's notation, `{key:<|"|>text<|"|>}`, as JSON."""
+    if found["constant"]:
+        return json_of(ast.literal_eval(found[0]))
+    given = found["key"] if found["text"] is None else found["text"]
+    return found[0] if given is None else json_of(given)
 
 
 def named_python(
@@ -94,16 +126,14 @@ def named_python(
 ) -> ParsedSpan | None:
     """Parse a call with Python arguments, from the bracket at `begin`; None if they are not literals."""
     found = extent(text, begin, python=True)
-    read = read_arguments(text[begin : found.end] + closing(found.open), list(properties_of(name, context)))
+    names = list(location_of(name, context).names)
+    read = read_arguments(text[begin : found.end] + closing(found.open), names)
     if read is None:
         return None if found.closed else ParsedSpan(len(text), closed=False)
-    truncated = not found.closed
-    repairs = (*read.repairs, *((TRUNCATED,) if truncated else ()))
-    return ParsedSpan(
-        found.end, (RawCall(name, read.values, syntax, repairs, truncated=truncated),), not truncated
-    )
+    return call_span(found.end, name, read.values, syntax, read.repairs, closed=found.closed)
 
 
+_LINE_BREAK = re.compile(r"(?<!\\)\n")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -117,9 +147,7 @@ class Arguments(NamedTuple):
 def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
     """Parse `(a=1, b="x")`, positional arguments by declared order; None if they are not literals."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the model's text
-            call = ast.parse(f"f{text}", mode="eval").body
+        call = _parsed(f"f{text}")
         if not isinstance(call, ast.Call) or len(call.args) > len(properties):
             return None
         values = {name: _value(node) for name, node in zip(properties, call.args, strict=False)}
@@ -142,13 +170,60 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
 def read_literal(text: str) -> Any:
     """Return the JSON value of a Python literal. Raises InvalidJsonError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the model's text
-            return parse_json(json.dumps(_value(ast.parse(text, mode="eval").body), allow_nan=False))
+        return parse_json(json.dumps(_value(_parsed(text)), allow_nan=False))
     except InvalidJsonError:
         raise
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise InvalidJsonError("not a literal") from None
+
+
+def _parsed(text: str) -> ast.expr:
+    """Return the expression in a text, also if its strings have line breaks. Raises SyntaxError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the model's text
+        try:
+            return ast.parse(text, mode="eval").body
+        except SyntaxError:
+            escaped = _STRING.sub(lambda string: _LINE_BREAK.sub(r"\\n", string[0]), text)
+            return ast.parse(escaped, mode="eval").body
+
+
+_EMPTY = (("array", "[]"), ("object", "{}"), ("null", "null"))
+
+
+def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> str:
+    """Return the JSON text of the value that `text` stands for, where a schema allows `types`.
+
+    Where strings are not the only type, a text that is JSON, or else a Python literal, of another type that
+    the schema allows is that value. Any other text is a string if strings are allowed. So the text `5` is a
+    number where both are allowed, and `1.2.3` a string. The types of a schema are those of its grammar:
+    rather too many than too few, and never an error. `quoted`: the format writes strings in quotes here.
+    """
+    given = text.strip()
+    allowed = {*types} if quoted else {*types} - {"string"}
+    written = _read(parse_json, given)
+    if written is not None and has_type(written[0], allowed):
+        return given
+    literal = _read(read_literal, given) if written is None and len(given) <= REPAIR_LIMIT else None
+    if literal is not None and has_type(literal[0], allowed):
+        return literal[1]
+    if "string" in types:
+        return json.dumps(text, ensure_ascii=False)
+    if not given:
+        return next((empty for kind, empty in _EMPTY if kind in types), '""')
+    if written is not None:
+        return given
+    found = literal or _read(lambda text: load(text).value, given)
+    return json.dumps(text, ensure_ascii=False) if found is None else found[1]
+
+
+def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
+    """Return the value that a reader finds in a text, and its JSON text."""
+    try:
+        value = read(text)
+    except InvalidJsonError:
+        return None
+    return value, json.dumps(value, ensure_ascii=False)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:

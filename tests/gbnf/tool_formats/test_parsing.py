@@ -251,6 +251,28 @@ def test_written_elements_are_read(family: ElementFamily, made: list[Any]) -> No
     assert not parsed.content
 
 
+@given(
+    st.sampled_from(ELEMENT_FAMILIES),
+    st.lists(st.sampled_from(["set", "set_all", "other"]), min_size=1, max_size=2),
+    st.sampled_from(["", "Example:\n"]),
+    st.sampled_from(["", "\nend"]),
+    st.lists(st.integers(0), max_size=4),
+)
+def test_a_call_inside_a_text_is_part_of_the_text(
+    family: ElementFamily, names: list[str], before: str, after: str, cuts: list[int]
+) -> None:
+    inner = {"text": "rm", "word or number": "x"}
+    given_now = {"text": before + family.write([(name, inner) for name in names]) + after, "count": 5}
+    text = family.write([("set", given_now)])
+    stream = family.form.stream(CLOSED)
+    deltas = [delta for chunk in divided(text, cuts) for delta in stream.feed(chunk)] + stream.close()
+    said, _, made = joined(deltas)
+    assert [(name, json.loads(written), ended) for _, name, written, ended in made] == [
+        ("set", given_now, True)
+    ]
+    assert not said
+
+
 @settings(max_examples=scaled(50))
 @given(st.sampled_from(ELEMENT_FAMILIES), st.integers(0, 2**32))
 def test_the_calls_of_a_grammar_of_elements_are_valid(family: ElementFamily, seed: int) -> None:

@@ -253,6 +253,14 @@ def test_a_truncated_call_is_marked_and_reported() -> None:
         assert "truncated" in kinds(step)
 
 
+def test_values_in_lines_follow_the_schema_at_every_depth() -> None:
+    entry = {"title": {"type": "string"}, "done": {"type": "boolean"}}
+    save = tool("save", entries={"type": "array", "items": {"type": "object", "properties": entry}})
+    step = parse_tool_calls("tool: save\nargs:\n  entries:\n    - title: 5\n      done: True\n", (save,))
+    assert isinstance(step, ToolCalls)
+    assert [call.arguments for call in step.calls] == [{"entries": [{"title": "5", "done": True}]}]
+
+
 def test_the_first_shape_wins_and_the_others_are_listed() -> None:
     step = read('get_now()\n\nCALL find_files {"base_path": "."}')
     assert [call.name for call in step.calls] == ["find_files"]

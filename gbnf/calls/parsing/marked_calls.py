@@ -1,0 +1,170 @@
+"""Calls with a name before their arguments, as chat templates write them: `<function=name>…`, `name[ARGS]…`.
+
+Arguments are one JSON object, or elements: `<parameter=key>…</parameter>`, `<arg_key>key</arg_key>` with
+`<arg_value>…</arg_value>`, and others. An element's text ends at the first end tag with what may follow it
+there; a whole call inside the text, such as an example, belongs to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from gbnf.calls.parsing.readers import (
+    NAME,
+    ParsedSpan,
+    ReaderContext,
+    call_span,
+    json_of_raw,
+    location_of,
+    named_json,
+    pattern,
+)
+from gbnf.calls.parsing.results import CallSyntaxName, Repair
+from gbnf.schema.locations import Location
+from gbnf.strict_json import parse_json
+
+_MARK = r"\]<\]\w+\[>\["
+#: What may stand before the name of a tag: `minimax:`, `｜DSML｜`.
+NAMESPACE = r"(?:[a-z]+:|｜\w+｜)?"
+BEFORE_TAG = rf"(?:{_MARK})?"
+
+FUNCTION = pattern(
+    rf"(?:{BEFORE_TAG}<{NAMESPACE}(?:function|invoke)(?:\s+name)?[=: ]\s*|<\|open\|>call tool=)[\"']?"
+    r"(?P<name>[^<>\n\"'{]{1,200}?)(?:[\"']?\s*>|\"[^<>\n]*<\|sep\|>)\s*"
+)
+_HEAD = re.compile(
+    r"(?:[\w-]+<[|｜]tool(?:▁sep|_call:name)[|｜]>)?(?:call:|functions\.)?"
+    rf"(?P<name>{NAME}?)(?::\d+)?(?P<signs>\s*(?:(?:<(?:[|｜]|tool_sep)[^<>\n]{{0,60}}>|\[CALL_ID\]\s*\w+"
+    rf"|\[ARGS\]|json\b|commentary\b)\s*)*?(?:```json\s*)?)(?=\{{|(?P<element><arg_key)|(?P<end></tool))"
+)
+_ELEMENT = (
+    rf"(?:<{NAMESPACE}param(?:eter)?(?:(?P<lines>[=: ])(?!name=)\s*|\s+name=)|<arg_key(?::\w+)?>\s*"
+    r"|<\|open\|>argument key=)"
+    r"[\"']?(?P<key>[^<>\n\"']{1,200}?)[\"']?(?:\s+\w+=\"\w*\")*\s*"
+    r"(?:>|<\|sep\|>|</arg_key(?::\w+)?>\s*<arg_value(?::\w+)?>)"
+)
+_BEGIN = re.compile(r"\s*" + _ELEMENT)
+_END = rf"(?:</{NAMESPACE}param(?:eter)?>|</arg_value(?::\w+)?>|<\|close\|>argument<\|sep\|>)"
+_FUNCTION_END = (
+    rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>|(?=</tool_call(?::\w+)?>))"
+)
+_UNNAMED = _ELEMENT.replace("?P<lines>", "").replace("?P<key>", "")
+_IN_ELEMENT = pattern(
+    rf"(?P<end>{_END}(?=\s*(?:{_END}|{_UNNAMED}|{_FUNCTION_END}|\Z)))|(?P<function>{_FUNCTION_END})"
+    rf"|(?P<call>(?:\n[ \t]*)?(?:{FUNCTION.pattern.replace('?P<name>', '')}|<tool_call>\s*[^\s<>]+\s*)"
+    rf"(?={_UNNAMED}))"
+    rf"|(?:(?P<line>^|\n)[ \t]*)?(?:{_ELEMENT}|<function[=: ][^<>\n]*>)"
+)
+_ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
+_SPACE = re.compile(r"\s*")
+_NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
+
+
+def read_named(
+    text: str, at: int, context: ReaderContext, syntax: CallSyntaxName = "function"
+) -> ParsedSpan | None:
+    """Parse the calls at `at`, one directly after the other; None if there is none.
+
+    A name without any sign after it must be a tool's.
+    """
+    found: ParsedSpan | None = None
+    while found is None or found.closed:
+        head = FUNCTION.match(text, at)
+        if head is None and (head := _HEAD.match(text, at)) is not None:
+            known = context.names.find(head["name"]) is not None
+            head = head if known or head["element"] or (head["signs"].strip() and not head["end"]) else None
+        span = None if head is None else read_function(text, head, context, syntax)
+        if span is None or not span.written:
+            return found or span
+        found = span if found is None else replace(span, written=found.written + span.written)
+        at = _SPACE.match(text, span.end).end()  # type: ignore[union-attr]  # it matches anywhere
+    return found
+
+
+def read_function(
+    text: str, match: re.Match[str], context: ReaderContext, syntax: CallSyntaxName = "function"
+) -> ParsedSpan:
+    """Parse the arguments after a name: JSON, or an element for each."""
+    at, name = match.end(), match["name"]
+    if text[at : at + 1] == "{":
+        span = named_json(text, at, name, syntax)
+        closed = _ENDED.match(text, span.end)
+        return span if closed is None else replace(span, end=closed.end())
+    location = location_of(name, context)
+    if _NESTED.match(text, at):
+        end = re.compile(rf"{_MARK}</invoke>").search(text, at)
+        arguments = _nested(text[at : end.start() if end else len(text)], location)
+        return call_span(end.end() if end else len(text), name, arguments, syntax, closed=end is not None)
+    return _elements(text, at, name, location, syntax)
+
+
+def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyntaxName) -> ParsedSpan:
+    arguments: dict[str, Any] = {}
+    repairs: list[Repair] = []
+    error = ""
+    while element := _BEGIN.match(text, at):
+        key = element["key"]
+        value = _element_end(text, element.end(), location)
+        if value is None:
+            break
+        stop, at, ended = value
+        given = text[element.end() : stop]
+        given = given.removeprefix("\n").removesuffix("\n") if element["lines"] else given
+        given = given[9:-3] if given.startswith("<![CDATA[") and given.endswith("]]>") else given
+        found = parse_json(json_of_raw(given, location.property(key).types))
+        if key in arguments and arguments[key] != found:
+            error = f"the parameter {key[:80]!r} occurs twice, with two values"
+        arguments[key] = found
+        if not ended:
+            repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
+    closed = _ENDED.match(text, at)
+    if not arguments and closed is None:
+        return ParsedSpan(len(text), closed=False)
+    end = closed.end() if closed else len(text)
+    return call_span(end, name, arguments, syntax, repairs, closed=closed is not None, error=error)
+
+
+def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool] | None:
+    """Return the end of the value at `at`, where to continue, and whether it has an end tag.
+
+    Without one it ends at the next element or at the function's end; None if the text ends inside it. The
+    tag of an undeclared parameter inside a line belongs to the value.
+    """
+    stop: int | None = None
+    depth = 0  # of calls inside the value
+    for found in _IN_ELEMENT.finditer(text, at):
+        if found["call"]:
+            stop = found.start() if stop is None else stop
+            depth += 1
+        elif found["function"] is not None:
+            stop = found.start() if stop is None else stop
+            depth = max(depth - 1, 0)
+        elif depth:
+            continue
+        elif found["end"]:
+            return found.start(), found.end(), True
+        elif found["line"] is not None or (found["key"] and found["key"] in location.names):
+            stop = found.start() if stop is None else stop
+            break
+    return None if stop is None else (stop, stop, False)
+
+
+def _nested(text: str, location: Location, depth: int = 32) -> Any:
+    """Return the value of elements that nest: an array if they are items, else an object; or of a text."""
+    members: list[tuple[str, str]] = []
+    at = 0
+    while depth and (begin := _NESTED.match(text, at)):
+        opened, stop, at = 1, len(text), len(text)
+        for tag in re.compile(rf"{_MARK}<(/?){re.escape(begin['key'])}>").finditer(text, begin.end()):
+            opened += -1 if tag[1] else 1
+            if not opened:
+                stop, at = tag.span()
+                break
+        members.append((begin["key"], text[begin.end() : stop]))
+    if not members:
+        return parse_json(json_of_raw(text, location.types))
+    if "array" in location.types and all(key == "item" for key, _ in members):
+        return [_nested(value, location.item(index), depth - 1) for index, (_, value) in enumerate(members)]
+    return {key: _nested(value, location.property(key), depth - 1) for key, value in members}
