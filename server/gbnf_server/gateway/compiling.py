@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
@@ -32,6 +33,7 @@ from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
+from gbnf_server.planner.options import SMALL_MODEL
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.errors import HttpError
 
@@ -87,7 +89,11 @@ class Target:
             raise RequestNotSupportedError(info.name or "the model", "the call format native", hint)
         in_text = call_format == "text"
         takes_evidence = info.takes_evidence and dialect == "gbnf" and not in_text
-        is_small = native is not None and info.gives_logprobs and is_small_native(info) and not in_text
+        size = inf if info.parameters is None else info.parameters
+        is_small = size < SMALL_MODEL and info.prompt_style != "minimal"
+        if native is not None:
+            is_small = info.gives_logprobs and is_small_native(info)
+        is_small = is_small and not in_text
         return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small, in_text)
 
 

@@ -110,7 +110,7 @@ class Engine(Answers):
                 compiled = await _with_odds(request, compiled, backend)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
-                turn = Turn.of(request, compiled.tools, target.tool_format)
+                turn = Turn.of(request, compiled.tools)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 if turn is not None:

@@ -14,7 +14,6 @@ from typing import Any, Self
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import Answered
 from gbnf_server.backends.base import Completion, Request
@@ -29,6 +28,13 @@ _MAX_TOKENS = 256
 """Of an answer from the results."""
 
 
+class _SmallOptions(ResolvedOptions):
+    """The options of a small model's run, however it writes calls."""
+
+    __slots__ = ()
+    is_small_native = True
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The state of the run that a conversation continues. `tools`: those that may be called."""
@@ -38,7 +44,7 @@ class Turn:
     options: ResolvedOptions
 
     @classmethod
-    def of(cls, request: ChatRequest, tools: Sequence[Tool], tool_format: ToolFormat | None) -> Self | None:
+    def of(cls, request: ChatRequest, tools: Sequence[Tool]) -> Self | None:
         """Return the turn of a small model; None if its last message is no result, or it may not choose."""
         is_free = request.tool_choice.mode == "auto" and request.output is None
         if not (is_free and tools and request.messages[-1]["role"] == "tool"):
@@ -46,8 +52,7 @@ class Turn:
         # a client does not say which of its tools change something
         tools = tuple(replace(tool, run=replace(tool.run, effect="read")) for tool in tools)
         state = _state(request.messages, {tool.name: tool for tool in tools})
-        options = ResolvedOptions(call_format="native", tool_format=tool_format, is_small=True)
-        return cls(state, tools, options) if salvage.found(state.steps) else None
+        return cls(state, tools, _SmallOptions(is_small=True)) if salvage.found(state.steps) else None
 
     @property
     def is_done(self) -> bool:
@@ -72,16 +77,16 @@ class Turn:
         return is_repeated or has_nothing_new(call, self.state, self.options)
 
     def request(self, like: Request) -> Request:
-        """Return what is asked for the answer from the results alone, sampled like another request."""
-        messages = salvage.answer_messages(self.state.query, salvage.found(self.state.steps))
-        return replace(
-            like,
-            messages=messages,
-            grammar=salvage.text_grammar(),
-            tools=(),
-            evidence=None,
-            max_tokens=min(like.max_tokens, _MAX_TOKENS),
-        )
+        """Return what is asked for the answer, sampled like another request.
+
+        It is from the results alone where the chat template declares the tools. Without, the model has
+        learned the conversation with its results.
+        """
+        if like.tools:
+            messages = salvage.answer_messages(self.state.query, salvage.found(self.state.steps))
+            like = replace(like, messages=messages, tools=())
+        tokens = min(like.max_tokens, _MAX_TOKENS)
+        return replace(like, grammar=salvage.text_grammar(), evidence=None, max_tokens=tokens)
 
     def text(self, completion: Completion) -> str:
         """Return the model's answer, with what it does not say of the last result, or the results."""

@@ -87,6 +87,15 @@ def test_a_request_that_is_done_is_answered_from_its_results(stream: bool) -> No
     assert "Paris: 21 degrees" in asked.messages[-1]["content"]
 
 
+def test_a_small_model_that_calls_in_json_answers_in_its_conversation() -> None:
+    model = Small("It is 21 degrees in Paris.")
+    model.model = ModelInfo(parameters=135_000_000)
+    assert text(ask(model, *WEATHER)) == "It is 21 degrees in Paris."
+    [asked] = model.asked
+    assert [message["role"] for message in asked.messages] == ["system", "user", "assistant", "tool"]
+    assert not asked.grammar.match('{"name": "get_weather", "arguments": {"city": "Paris"}}').complete
+
+
 def test_what_an_answer_does_not_say_of_the_result_follows() -> None:
     events = ask(Small("I have it."), *WEATHER)
     assert text(events) == "I have it.\n\nParis: 21 degrees"
