@@ -35,7 +35,11 @@ def compile_(
     sources: ToolSources,
     schema: Annotated[str | None, SCHEMA_OPTION] = None,
     query: Annotated[
-        str | None, typer.Option(help="Include only the tools that the pool filter keeps for this request.")
+        str | None,
+        typer.Option(
+            help="Include only the tools that the pool filter keeps for this request, as for a model with a "
+            "billion parameters or more."
+        ),
     ] = None,
     max_tools: MaxToolsOption = None,
     report: Annotated[
