@@ -180,6 +180,14 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
 
+def names_file(query: str, tools: Sequence[Tool]) -> bool:
+    """Return whether a request names a file, and one of the tools that change nothing is for files."""
+    if not _PATH.search(plain_text(query)):
+        return False
+    file = set(_terms("file", ("english",)))
+    return any(tool.run.effect == "read" and not file.isdisjoint(_document(tool)) for tool in tools)
+
+
 def _is_subject(query: str, tool: Tool) -> bool:
     """Return whether a tool is for what a request contains, or has a word of it in its affinity."""
     text = plain_text(query)

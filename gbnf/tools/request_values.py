@@ -197,6 +197,18 @@ def times_in(request: str) -> int:
     return max(len({*pattern.findall(text.casefold())}) for pattern in _TIMES)
 
 
+def may_name_time(request: str) -> bool:
+    """Return whether a request may say when something is: it has a number, or a word for a time."""
+    text = request[:LONGEST_REQUEST]
+    return bool(_RELATIVE.search(text) or _TIME_WORD.search(text)) or next(_numbers(text), None) is not None
+
+
+_TIME_WORD: Final = re.compile(
+    rf"\b(?:{'|'.join(_MONTHS)}|noon|midnight|(?:mid)?(?:day|week|month|year|hour|minute)s?|morning|afternoon"
+    r"|evening|night|weekend|now|later|soon|mezzogiorno|mezzanotte|giorn[oi]|settiman[ae]|mes[ei]|ann[oi]"
+    r"|or[ae]|minut[oi]|mattin[ao]|pomeriggio|sera|notte|adesso|dopo|tardi|una)\b",
+    re.IGNORECASE,
+)
 _TIMES: Final = (
     re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2}\s?(?:am|pm)\b"),
     re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b"),

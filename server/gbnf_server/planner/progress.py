@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from itertools import chain
 from typing import Any
 
 from gbnf.errors import GbnfError
@@ -15,7 +16,7 @@ from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncover
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import scored
 from gbnf.tools.ranking import common_words
-from gbnf.tools.request_values import asks_for_several, most_calls, named_dates, times_in
+from gbnf.tools.request_values import asks_for_several, may_name_time, most_calls, named_dates, times_in
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.prerequisites import succeeded
@@ -156,8 +157,20 @@ def is_meant(tool: Tool, state: RunState) -> bool:
     """Return whether a small model may call a tool for a request: what changes something needs a word of it.
 
     It writes over the file that it is asked to read. A tool without an affinity may be meant by other words.
+    One that needs a time, which no result has either, also needs a request that may name one.
     """
-    return tool.run.effect == "read" or not tool.affinity or bool(common_words(said(state), tool))
+    if tool.run.effect == "read":
+        return True
+    if tool.affinity and not common_words(said(state), tool):
+        return False
+    return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
+
+
+def _needs_time(tool: Tool) -> bool:
+    """Return whether each call of a tool has a point in time."""
+    names = {*tool.args.get("required", ()), *chain.from_iterable(tool.args.get("requires_one_of", ()))}
+    schemas = (tool.args.get("properties", {}).get(name) for name in names)
+    return any(_takes_times(each.get("items", each)) for each in schemas if isinstance(each, Mapping))
 
 
 def next_tools(

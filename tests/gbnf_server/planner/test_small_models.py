@@ -278,6 +278,37 @@ def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered:
 
 
 @pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("remind me what is in notes/rome.md", False),
+        ("remind me to call mom", False),
+        ("remind me to call mom at noon", True),
+        ("ricordami di chiamare la mamma domani", True),
+        ("add gym to my calendar, 3 March", True),
+        ("book a meeting in half an hour", True),
+    ],
+)
+def test_an_event_is_offered_for_a_request_that_may_name_a_time(query: str, offered: bool) -> None:
+    [started, *_] = drive(query, "I cannot.").of(StepStarted)
+    assert ("create_events" in started.tools) is offered
+
+
+@pytest.mark.parametrize(
+    ("query", "answers"),
+    [
+        ("what does a.txt say?", False),
+        ("read notes/rome.md, please", False),
+        ("what do you say?", True),
+        ("write to ann@example.com", True),
+    ],
+)
+def test_what_is_in_a_file_is_not_answered_without_a_call(query: str, answers: bool) -> None:
+    for options, may_answer in ((SMALL, answers), (LARGE, True)):
+        [started, *_] = drive(query, "I cannot.", options=options).of(StepStarted)
+        assert ("final_answer" in started.tools) is may_answer
+
+
+@pytest.mark.parametrize(
     ("first", "result", "second", "made"),
     [
         (
