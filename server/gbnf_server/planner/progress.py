@@ -96,6 +96,10 @@ def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tu
 _SHORTEST_DATE = len("2026-01-05")
 
 
+_NEARLY = 0.9
+"""Of the best score: paths, addresses and times fit several tools alike."""
+
+
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
     """Return whether a call of a small model shows that it has nothing else to do for the request.
 
@@ -156,14 +160,23 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
 def is_meant(tool: Tool, state: RunState) -> bool:
     """Return whether a small model may call a tool for a request: what changes something needs a word of it.
 
-    It writes over the file that it is asked to read. A tool without an affinity may be meant by other words.
-    One that needs a time, which no result has either, also needs a request that may name one.
+    It writes over the file that it is asked to read. A question changes nothing. A tool without an affinity
+    may be meant by other words. One that needs a time, which no result has either, also needs a request that
+    may name one.
     """
     if tool.run.effect == "read":
         return True
+    if _QUESTION.match(state.query) and not asks_for_several(state.query):
+        return False
     if tool.affinity and not common_words(said(state), tool):
         return False
     return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
+
+
+_QUESTION = re.compile(
+    r"\s*(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b[^.!\n]*\?\s*$",
+    re.IGNORECASE,
+)
 
 
 def _needs_time(tool: Tool) -> bool:
@@ -235,8 +248,9 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         return False
     if options.is_small_native and has_all_parts(state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-        scores = _scores(pool, state, options)
-        is_best = last is not None and scores.get(last, 0.0) == max(scores.values(), default=0.0) > 0
+        scores = _scores(tuple(tool for tool in pool if is_meant(tool, state)), state, options)
+        best = max(scores.values(), default=0.0)
+        is_best = last is not None and scores.get(last, 0.0) >= _NEARLY * best > 0
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
     return uncovered(pool, state, options) == ()

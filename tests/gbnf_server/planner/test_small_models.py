@@ -269,6 +269,10 @@ def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
         ("print notes/plan.txt", False),
         ("put oats on list.txt", True),
         ("registra la frase ciao in diario.txt", True),
+        ("which files are in notes?", False),
+        ("quali note ci sono?", False),
+        ("what is 3 * 4? write it to a.txt", True),
+        ("could you put this into a note?", True),
     ],
 )
 def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered: bool) -> None:
