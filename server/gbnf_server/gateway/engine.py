@@ -92,7 +92,7 @@ class Engine(Answers):
         """
         target, default_limit, compiled = await self._compiled(request, backend)
         if target.is_small:
-            request = _with_best_first(request, compiled.tools)
+            request = await asyncio.to_thread(_with_best_first, request, compiled.tools)
         try:
             if not target.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
@@ -110,7 +110,7 @@ class Engine(Answers):
                 compiled = await _with_odds(request, compiled, backend)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
-                turn = Turn.of(request, compiled.tools)
+                turn = await asyncio.to_thread(Turn.of, request, compiled.tools)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 if turn is not None:
@@ -251,7 +251,7 @@ async def _answer_turn(
     """Yield the answer of a small model after results, whole: its next call, or its text from the results."""
     deltas: list[Delta] = []
     answered = None
-    if not turn.is_done:
+    if not await asyncio.to_thread(turn.is_done):
         async with aclosing(answer(backend, asked)) as events:
             async for event in events:
                 if isinstance(event, Answered):

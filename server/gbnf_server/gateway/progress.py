@@ -54,7 +54,6 @@ class Turn:
         state = _state(request.messages, {tool.name: tool for tool in tools})
         return cls(state, tools, _SmallOptions(is_small=True)) if salvage.found(state.steps) else None
 
-    @property
     def is_done(self) -> bool:
         """Whether nothing of the request is left."""
         is_done = seems_done(self.tools, self.state, self.options)
