@@ -160,15 +160,14 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
 def is_meant(tool: Tool, state: RunState) -> bool:
     """Return whether a small model may call a tool for a request: what changes something needs a word of it.
 
-    It writes over the file that it is asked to read. A question changes nothing. A tool without an affinity
-    may be meant by other words. One that needs a time, which no result has either, also needs a request that
-    may name one.
+    It writes over the file that it is asked to read. A question changes nothing. A tool that needs a time,
+    which no result has either, also needs a request that may name one. A tool without an affinity may be
+    meant by other words, and one that does not say so changes nothing.
     """
-    if tool.run.effect == "read":
+    if tool.run.effect == "read" or not tool.affinity:
         return True
-    if _QUESTION.match(state.query) and not asks_for_several(state.query):
-        return False
-    if tool.affinity and not common_words(said(state), tool):
+    is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
+    if is_question or not common_words(said(state), tool):
         return False
     return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
 

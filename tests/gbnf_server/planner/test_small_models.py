@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import Grammar
+from gbnf import Grammar, Tool
 from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
@@ -279,6 +279,13 @@ def test_what_changes_something_is_offered_for_a_word_of_it(query: str, offered:
     [started, *_] = drive(query, "I cannot.").of(StepStarted)
     assert ("write_files" in started.tools) is offered
     assert "read_files" in started.tools
+
+
+def test_a_tool_without_an_affinity_may_be_meant_by_any_request() -> None:
+    weather = Tool.from_mapping({"name": "weather", "description": "Tell the weather.", "args": {}})
+    for query in ("what is it like in Paris?", "hello"):
+        driven = drive_by_hand([weather], [completion("Well.")], query=query, options=resolved(**SMALL))
+        assert "weather" in driven.of(StepStarted)[0].tools
 
 
 @pytest.mark.parametrize(
