@@ -212,8 +212,7 @@ _TIME_WORD: Final = re.compile(
 _TIMES: Final = (
     re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2}\s?(?:am|pm)\b"),
     re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b"),
-    re.compile(r"\b(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday|today|tomorrow)\b"),
-    re.compile(r"\b(?:lunedi|martedi|mercoledi|giovedi|venerdi|sabato|domenica|oggi|domani)\b"),
+    _RELATIVE,
 )
 
 
