@@ -3,7 +3,8 @@
 How a raw text ends: at the first occurrence of what follows a value (`ValueForm.after`) with what may follow
 it there: the next element, or the end of the elements, of the call or of the text. Whitespace around these
 does not count, except for that of `before` and `after` next to the text, which is no part of it. A whole call
-inside the text belongs to it, and an `after` that is written twice counts once.
+inside the text belongs to it, and a tag after it that is written twice counts once: a text that ends with its
+own tag loses it.
 """
 
 from __future__ import annotations
@@ -191,7 +192,9 @@ class ElementReader:
                 else json_of_raw(given, location.types, quoted=raw is None)
             )
         ends = _literals(afters, key)
-        for _ in range(1 if set(ends.patterns) & set(follow) else 2):  # models also write the end twice
+        are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
+        # models also write the tag at the end twice
+        for _ in range(2 if are_tags and not set(ends.patterns) & set(follow) else 1):
             yield from self._cursor.skip_space()
             yield from self._cursor.match(ends)
 
@@ -304,7 +307,7 @@ def _value_end(
         if literal:
             follows = f"{SPACE}(?:{following})" if following else ""
             patterns.append(f"{space}{literal}{follows}")
-            if follow and literal not in follow:
+            if follow and literal not in follow and literal.startswith("<"):
                 patterns.append(f"{twice}{literal}{follows}")
             final.append(rf"{space}{literal}{SPACE}\Z")
         else:

@@ -7,11 +7,13 @@ values whose type only their end decides, and a call inside reasoning that has n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import groupby
 
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.calls.parsing.streaming import CallStream
+from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.call_reading import CallReader, TextCallReader, WrittenCall
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -52,6 +54,7 @@ class DeltaStream:
 
 
 _NOTHING = Delimiters([])
+_JSON_CALL = re.compile(rf"\s*{text_calls.BEGINNING}")
 
 
 class TextCallDeltas(DeltaStream):
@@ -115,7 +118,7 @@ class CallDeltas(TextCallDeltas):
         self._dropped = ""  # the controls in it, which count only then, and what follows them
         self._said = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
-        self._text_only = text_only
+        self._text_only, self._announces_text = text_only, bool(format.text.begin.strip())
         self._begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
@@ -163,6 +166,8 @@ class CallDeltas(TextCallDeltas):
     def _begin(self) -> Steps[None]:
         """Read what stands before a text, or calls that nothing announces here."""
         is_text = (yield from self._cursor.match(self._delimiters.text_begin)) is not None
+        if is_text and self._announces_text and self._in_text is not None:
+            self._in_text.only_json = True  # a call in a template's syntax is an example there
         may_call = self._delimiters.begins_alike and not is_text
         if not (may_call and (yield from self._read_calls(self._calls.read()))):
             yield from self._read_calls(self._calls.read_in_text())
@@ -234,6 +239,7 @@ class _TextSearch:
         self._stream = CallStream(tools)
         self._shown, self._held = 0, ""
         self._is_over = False  # after a call of the format, or inside text that the stream leaves out
+        self.only_json = False  # no other calls
 
     def feed(self, delta: Delta) -> list[Delta]:
         """Take a delta, and return what is certain."""
@@ -251,7 +257,8 @@ class _TextSearch:
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the rest of the text, and the calls: none if there is text before and after them."""
-        result = None if self._is_over else self._stream.close()
+        is_read = not self.only_json or _JSON_CALL.match(self._held) is not None
+        result = self._stream.close() if is_read and not self._is_over else None
         if not isinstance(result, ToolCalls) or not result.calls or result.inside_prose:
             return self._held, ()
         return result.content[self._shown :].rstrip(), result.calls

@@ -34,6 +34,9 @@ _SIGNS = (
 )
 
 
+_TAGS_AT_END = re.compile(r"\s*(?:</parameter>\s*)+\Z")
+
+
 def _format(name: str) -> ToolFormat:
     try:
         return detect(chat_templates()[name], bos_token="<s>", eos_token="</s>")
@@ -64,6 +67,8 @@ def test_strings_with_signs_of_formats_are_read(name: str) -> None:
     for seed in range(20):
         drawn = random.Random(seed)
         texts = ["".join(drawn.choices(_SIGNS, k=drawn.randint(0, 5))) for _ in range(3)]
+        # models write the tag at the end twice, so a text that ends with it loses it
+        texts = [_TAGS_AT_END.sub("", text) for text in texts]
         arguments = {"text": texts[0], "map": {"on": texts[1]}, "referred": texts[2:], "count": seed}
         calls = [ToolCall("call00001", "set", arguments)] * (1 if form.separator is None else 1 + seed % 2)
         parsed = form.parse(written_calls(form, calls), CLOSED)
