@@ -61,8 +61,8 @@ class PlainText(AnswerReader):
 
 
 def looks_like_call(text: str) -> bool:
-    """Return whether a text begins like a call, malformed or not."""
-    return _CALL_LIKE.match(text) is not None
+    """Return whether a text begins like a call, malformed or not, or with brackets as JSON escapes them."""
+    return _CALL_LIKE.match(text.replace("\\u003c", "<")) is not None
 
 
 class FinalAnswerText(AnswerReader):

@@ -35,6 +35,10 @@ _DESTINATION: Final = re.compile(
 )
 
 
+_UTC: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::00)?(?:Z|\+00:00)")
+_ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECASE)
+
+
 def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
     """Return the arguments of a call with their texts as the request spells them.
 
@@ -50,6 +54,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
     def completed(text: str) -> str:
+        if request and _UTC.fullmatch(text) and not _ZONE.search(request):
+            return text[: len("2026-01-05T09:00")]
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 

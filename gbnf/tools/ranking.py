@@ -180,12 +180,12 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
 
-def names_file(query: str, tools: Sequence[Tool]) -> bool:
-    """Return whether a request names a file, and one of the tools that change nothing is for files."""
+def readers_of(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools that are for files and change nothing, for a request that names a file; else ()."""
     if not _PATH.search(plain_text(query)):
-        return False
+        return ()
     file = set(_terms("file", ("english",)))
-    return any(tool.run.effect == "read" and not file.isdisjoint(_document(tool)) for tool in tools)
+    return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_document(tool)))
 
 
 def _is_subject(query: str, tool: Tool) -> bool:

@@ -230,7 +230,7 @@ class PausingPerson:
 
 
 class AnswerPrinter:
-    """Streams an answer to stdout; prints it again only if the final answer differs."""
+    """Streams an answer to stdout; prints it again only if the final answer begins otherwise."""
 
     def __init__(self) -> None:
         self._written = ""
@@ -243,9 +243,12 @@ class AnswerPrinter:
         elif isinstance(event, planner.CallBlocked | planner.SalvageStarted | planner.ToolCalled):
             self._break()
         elif isinstance(event, planner.RunFinished):
-            answer, is_new = event.run.answer, event.run.answer != self._written
+            answer = event.run.answer
+            if answer is not None and self._written and answer.startswith(self._written):
+                write_stdout(answer[len(self._written) :])
+                self._written, answer = answer, None
             self._break()
-            if answer is not None and is_new:
+            if answer is not None:
                 write(answer)
 
     def _break(self) -> None:

@@ -229,6 +229,8 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
+            if options.is_small_native:
+                answer = self.with_unread(answer)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
         result = state.steps[-1].result

@@ -274,10 +274,18 @@ class ModelCalls:
             salvage.answer_messages(state.query, done, options.language), grammar, "answer"
         )
         answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
-        reads = {tool.name for tool in state.described if tool.run.effect == "read"}
-        if answer.by == "model" and done[-1].name in reads:
-            answer = replace(answer, text=salvage.with_unread(answer.text, state.query, done))
+        if answer.by == "model":
+            answer = replace(answer, text=self.with_unread(answer.text))
         return completion, answer
+
+    def with_unread(self, answer: str) -> str:
+        """Return an answer with the entries of the last result, of a read, that it does not mention."""
+        from gbnf_server.planner import salvage  # noqa: PLC0415 - as above
+
+        done = salvage.found(self.state.steps)
+        reads = {tool.name for tool in self.state.described if tool.run.effect == "read"}
+        is_read = bool(done) and done[-1].name in reads
+        return salvage.with_unread(answer, self.state.query, done) if is_read else answer
 
     def emit(self, event: Event) -> Part[None]:
         """Yield an event; errors of its hooks become warnings, each reported once."""

@@ -173,9 +173,13 @@ def is_meant(tool: Tool, state: RunState) -> bool:
 
 
 _QUESTION = re.compile(
-    r"\s*(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b[^.!\n]*\?\s*$",
+    r"\s*(?:(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b"
+    r"[^.!\n]*\?\s*\Z|(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:show|list|read|find|search"
+    r"|look|open|display|print|tell me|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?|apri"
+    r"|dimmi)\b[^,;:]*\Z)",
     re.IGNORECASE,
 )
+"""A question, or a request to show or find something."""
 
 
 def _needs_time(tool: Tool) -> bool:

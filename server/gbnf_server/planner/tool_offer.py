@@ -33,7 +33,7 @@ from gbnf.tools.coverage import with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import fits_none, names_file
+from gbnf.tools.ranking import fits_none, readers_of
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools, with_fitting_references
 from gbnf_server.planner.events import StepStarted
@@ -140,8 +140,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.calls.left_out = ""
     if is_small_native and options.filter:
         ready = tuple(tool for tool in ready if is_meant(tool, state))
-    if is_small_native and answers and not state.steps and names_file(state.query, ready):
-        answers = False  # it would tell what may be in the file
+    readers = readers_of(state.query, ready) if is_small_native and answers and not state.steps else ()
+    if readers:  # it would tell what may be in the file
+        answers = False
+        ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
     elif is_small_native and answers:
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf.calls import parse_tool_calls
+from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
 from gbnf.protocols.protocol import with_json_calls
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
@@ -63,7 +63,7 @@ def test_a_text_is_accepted_unless_it_begins_with_a_space(said: str, cuts: list[
     assert grammar.match(said).complete == expected
     if said and "\0" not in said:
         assert engine().match(grammar, said).complete == expected
-    if expected:
+    if expected and isinstance(parse_tool_calls(said, PAIR), FinalAnswer):  # no call in another syntax
         assert text(read(said, cuts)) == said
         assert not calls(read(said, cuts))
 

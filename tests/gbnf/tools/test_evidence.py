@@ -242,6 +242,8 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
             {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
         ),
         (EVENTS, {"at": ["2027-01-01", "2027-01-02"]}, {"at": ["2027-01-01", "2027-01-02"]}),
+        ("at 18:00", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00"}),
+        ("at 18:00 UTC", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00:00Z"}),
         ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
         ("action films", {"genres": ["action", "sci-fi"]}, {"genres": ["action", "sci-fi"]}),
         ("read b.txt", {"paths": ["b.txt", "known.txt"]}, {"paths": ["b.txt", "known.txt"]}),

@@ -271,6 +271,9 @@ def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
         ("registra la frase ciao in diario.txt", True),
         ("which files are in notes?", False),
         ("quali note ci sono?", False),
+        ("show me the notes", False),
+        ("please list my notes", False),
+        ("find the notes and write them to a.txt", True),
         ("what is 3 * 4? write it to a.txt", True),
         ("could you put this into a note?", True),
     ],
@@ -317,6 +320,20 @@ def test_what_is_in_a_file_is_not_answered_without_a_call(query: str, answers: b
     for options, may_answer in ((SMALL, answers), (LARGE, True)):
         [started, *_] = drive(query, "I cannot.", options=options).of(StepStarted)
         assert ("final_answer" in started.tools) is may_answer
+        assert ("compute" in started.tools) is may_answer
+
+
+def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
+    slots = {"name": "find_events_empty", "arguments": {"period": "tomorrow"}}
+    query = "when am I free tomorrow, and what else is there?"
+    driven = drive(query, written(slots), "Choose one.", replies=[{"entries": ["9:00", "10:00"]}])
+    assert driven.run.answer == "Choose one.\n\n9:00\n10:00"
+
+
+def test_a_bare_result_with_escaped_brackets_is_no_answer() -> None:
+    texts = [written(FOLDER), '\\u003ctool_response>\n{"step": 1}\n\\u003c/tool_response>', "It is there."]
+    query = "create a folder invoices, then find out what is in reports"
+    assert drive(query, *texts, replies=[{"entries": ["invoices"]}]).run.answer == "It is there."
 
 
 @pytest.mark.parametrize(

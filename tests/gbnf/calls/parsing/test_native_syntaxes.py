@@ -39,7 +39,7 @@ PIECES = (
     "x > y", "```", "//", "#", "- a", "to=", "🙂", "name",
 )  # fmt: skip
 texts = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
-calls = st.one_of(
+calls: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
     st.just(("git_status", {})),
     st.tuples(st.just("write_file"), st.fixed_dictionaries({"path": texts, "content": texts})),
     st.tuples(
