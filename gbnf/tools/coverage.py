@@ -83,6 +83,20 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     return dict(_each_text(arguments, spelled))
 
 
+_SOURCE: Final = re.compile(
+    r"\b(?:read|open|copy|from|leggi|apri|copia|da|dal)\s+(?:\w+\s+){0,3}$", re.IGNORECASE
+)
+
+
+def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
+    """Return whether a call would change a file that a request only names to be read: read a.txt to b.txt."""
+    paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
+    others = {path for before, path in paths if not _SOURCE.search(before)}
+    sources = {path for _, path in paths} - others
+    has_target = any(_DESTINATION.search(before) for before, path in paths if path in others)
+    return has_target and not sources.isdisjoint(_texts_in(arguments))
+
+
 def _each_text(
     value: Any, change: Callable[[str], str], select: Callable[[list[Any]], list[Any]] = list
 ) -> Any:

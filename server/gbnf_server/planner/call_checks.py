@@ -31,7 +31,7 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested
+from gbnf.tools.coverage import as_requested, is_only_source
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.tool import with_arguments
 from gbnf_server.backends.base import Completion
@@ -138,6 +138,9 @@ def _checked(
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
+    changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
+    if changes and is_only_source(call["arguments"], state.query):
+        raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
     if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")

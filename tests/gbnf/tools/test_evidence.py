@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
-from gbnf.tools.coverage import as_requested, is_covered, takes_more, with_values_left
+from gbnf.tools.coverage import as_requested, is_covered, is_only_source, takes_more, with_values_left
 from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
 from support.json_values import json_values
@@ -255,6 +255,23 @@ def test_texts_are_written_as_the_request_spells_them(
 ) -> None:
     assert as_requested(written, request_, '["known.txt"]') == meant
     assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+@pytest.mark.parametrize(
+    ("request_", "path", "is_source"),
+    [
+        ("read alpha.txt and write the same text to beta.txt", "alpha.txt", True),
+        ("read alpha.txt and write the same text to beta.txt", "beta.txt", False),
+        ("leggi il file a.txt e scrivilo in b.txt", "a.txt", True),
+        ("read a.txt and delete it", "a.txt", False),
+        ("read a.txt, write it to b.txt and delete a.txt", "a.txt", False),
+        ("open a.txt and write hello to a.txt", "a.txt", False),
+        ("write hello to a.txt", "a.txt", False),
+    ],
+)
+def test_a_file_that_is_only_to_be_read(request_: str, path: str, is_source: bool) -> None:
+    assert is_only_source({"files": [{"path": path, "content": "x"}]}, request_) is is_source
+    assert not is_only_source({"files": [{"path": "other.txt", "content": "x"}]}, request_)
 
 
 @given(st.text(max_size=80), st.dictionaries(st.text(max_size=4), json_values, max_size=4))
