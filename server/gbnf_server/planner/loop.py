@@ -230,7 +230,7 @@ class _Loop(ModelCalls):
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
             if options.is_small_native:
-                answer = self.with_unread(answer)
+                answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
         result = state.steps[-1].result
@@ -332,7 +332,8 @@ class _Loop(ModelCalls):
         assert done.call is not None
         state, number = self.state, self.state.number
         today = state.started_at.date()
-        past = invented_past(arguments, said(state), today) if tool.run.effect == "write" else ()
+        changes = tool.run.effect == "write" and tool.affinity  # others may not say that they only read
+        past = invented_past(arguments, said(state), today) if changes else ()
         asks = tool.run.confirm or bool(unsure) or bool(past)
         if past:
             yield from self.warn(f"step {number}: {', '.join(past)} is in the past, and not in the request")

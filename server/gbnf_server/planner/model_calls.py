@@ -278,14 +278,14 @@ class ModelCalls:
             answer = replace(answer, text=self.with_unread(answer.text))
         return completion, answer
 
-    def with_unread(self, answer: str) -> str:
-        """Return an answer with the entries of the last result, of a read, that it does not mention."""
+    def with_unread(self, answer: str, least: float = 0.5) -> str:
+        """Return an answer with the entries of the last result, of a read, if it says too little of them."""
         from gbnf_server.planner import salvage  # noqa: PLC0415 - as above
 
         done = salvage.found(self.state.steps)
         reads = {tool.name for tool in self.state.described if tool.run.effect == "read"}
         is_read = bool(done) and done[-1].name in reads
-        return salvage.with_unread(answer, self.state.query, done) if is_read else answer
+        return salvage.with_unread(answer, self.state.query, done, least) if is_read else answer
 
     def emit(self, event: Event) -> Part[None]:
         """Yield an event; errors of its hooks become warnings, each reported once."""

@@ -231,8 +231,8 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
     return not may_restate and len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
 
 
-def with_unread(answer: str, query: str, done: Sequence[Step]) -> str:
-    """Return an answer with the entries of the last result after it, if it says less than half of them.
+def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.5) -> str:
+    """Return an answer with the entries of the last result after it, if it says no more than `least` of them.
 
     A small model says that it has read a file, and not what is in it. Words of the request say nothing.
     """
@@ -242,7 +242,8 @@ def with_unread(answer: str, query: str, done: Sequence[Step]) -> str:
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
     said, new = set(words(answer)), set(words(listed)) - set(words(query))
-    return answer if 2 * len(new & said) >= len(new) else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
+    says_enough = len(new & said) >= max(least * len(new), 1) or not new
+    return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
 
 
 def _shared(some: Sequence[str], others: Sequence[str]) -> int:
