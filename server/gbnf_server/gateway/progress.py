@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -63,7 +64,8 @@ class Turn:
     def has_ended(self, answered: Answered) -> bool:
         """Return whether an answer shows that the model has nothing else to do, or no answer of its own."""
         if not answered.calls:
-            return looks_like_call(answered.completion.text)
+            text = answered.completion.text
+            return looks_like_call(text) or isinstance(parse_tool_calls(text, self.tools), ToolCalls)
         return all(self._is_useless(call.name, call.arguments) for call in answered.calls)
 
     def _is_useless(self, name: str, arguments: str) -> bool:

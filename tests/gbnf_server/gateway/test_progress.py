@@ -116,7 +116,14 @@ def test_a_call_that_is_left_is_made() -> None:
     assert not end(events).enforcement.from_results
 
 
-@pytest.mark.parametrize("again", [called("list_files"), '{"step": 1, "result": ["a.txt"]}'])
+@pytest.mark.parametrize(
+    "again",
+    [
+        called("list_files"),
+        '{"step": 1, "result": ["a.txt"]}',
+        'Here it is:\n\n{"name": "list_files", "arguments": {}}\n{"content": "a.txt"}',
+    ],
+)
 def test_a_call_that_is_done_is_not_made_again(again: Any) -> None:
     events = ask(Small(again, "a.txt and b.txt."), "which files are there, and what does b.txt say?", LISTED)
     assert (calls(events), text(events)) == ([], "a.txt and b.txt.")
