@@ -90,6 +90,8 @@ _ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
 _ARITHMETIC_WORDS: Final = " calculate expression"
 """What a request with an arithmetic expression asks for, whatever its words."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
+_FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
+"""The name of a file with its suffix."""
 _IMPLIED: Final = (
     (_PATH, "file"),
     (re.compile(r"\w@\w"), "mail"),
@@ -182,7 +184,7 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
 
 def readers_of(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that are for files and change nothing, for a request that names a file; else ()."""
-    if not _PATH.search(plain_text(query)):
+    if not _FILE.search(plain_text(query)):
         return ()
     file = set(_terms("file", ("english",)))
     return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_document(tool)))

@@ -313,7 +313,11 @@ def test_an_event_is_offered_for_a_request_that_may_name_a_time(query: str, offe
         ("what does a.txt say?", False),
         ("read notes/rome.md, please", False),
         ("what do you say?", True),
+        ("what is 12/3?", True),
+        ("is support there 24/7, and/or a manual?", True),
+        ("who owns example.com, or mail.example.org?", True),
         ("write to ann@example.com", True),
+        ("write to ann.lee@example.com", True),
     ],
 )
 def test_what_is_in_a_file_is_not_answered_without_a_call(query: str, answers: bool) -> None:
