@@ -213,15 +213,18 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
     By its stop words and the words of these descriptions; "en" if that is not clear.
     """
     words = _WORD.findall(plain_text(_PATH.sub(" ", QUOTED.sub(" ", query))))[:_MAX_QUERY_WORDS]
-    counts = {"en": 0}
-    for code, language in _LANGUAGES.items():
-        texts = [tool.descriptions[code] for tool in tools if code in tool.descriptions]
-        described = {_stem(word, language) for text in texts for word in _WORD.findall(plain_text(text))}
-        if described:
-            counts[code] = sum(
-                word in _STOP_WORDS[language] or _stem(word, language) in described for word in words
-            )
-    return max(counts, key=counts.__getitem__)
+    described = {code for tool in tools for code in tool.descriptions} & _LANGUAGES.keys()
+    if described <= {"en"}:
+        return "en"
+    counts = {code: sum(word in _STOP_WORDS[_LANGUAGES[code]] for word in words) for code in described}
+    if list(counts.values()).count(max(counts.values())) > 1:  # stemmers take time to import
+        for code in described:
+            texts = [tool.descriptions[code] for tool in tools if code in tool.descriptions]
+            stems = {
+                _stem(word, _LANGUAGES[code]) for text in texts for word in _WORD.findall(plain_text(text))
+            }
+            counts[code] += sum(_stem(word, _LANGUAGES[code]) in stems for word in words)
+    return max(sorted(counts), key=counts.__getitem__)
 
 
 @lru_cache(maxsize=8192)

@@ -61,7 +61,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr()
     assert "baseline create-a-folder-trips" in shown.err
     lines = [line.split() for line in shown.out.splitlines()]
-    assert ["baseline", "100%", "100%", "100%", "0%", "0.0", "1.00"] in lines
+    assert ["baseline", "100%", "100%", "100%", "0%", "0%", "0.0", "1.00"] in lines
     assert ["what-time-is-it", "ambiguous", "✓", "✓"] in lines
     folder = tmp_path / "gbnf-bench"
     assert {path.name for path in folder.iterdir()} == {"one.jsonl", "one.json", "one.html"}
@@ -70,7 +70,7 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     assert _gbnf(*command, "--markdown") == ExitCode.SUCCESS
     again = capsys.readouterr()
     assert "4 runs of 4 are already done" in again.err
-    assert "| filter | 100% | 100% | 100% | 0% | 0.0 | 1.00 |" in again.out
+    assert "| filter | 100% | 100% | 100% | 0% | 0% | 0.0 | 1.00 |" in again.out
     assert (folder / "one.jsonl").read_bytes() == log
 
     stored = json.loads((folder / "one.json").read_text())

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,6 @@ from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import as_requested, is_only_source
 from gbnf.tools.evidence import Evidence
-from gbnf.tools.tool import with_arguments
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
@@ -285,25 +284,19 @@ def fill_references(
     return filled
 
 
-def with_fitting_references(tool: Tool, entries: Mapping[int, Sequence[Any]]) -> Tool:
-    """Return a tool without the step references that no earlier step's entries fit, unless it needs them."""
-    unfit = {
-        reference
-        for reference, target in tool.step_references.items()
-        if target is not None
-        and all(
-            filled_argument_errors(tool, target, value)
-            for several in entries.values()
-            for value in _candidate_values(several, None, tool.args["properties"].get(target))
-        )
-    }
-    args = tool.args
-    is_needed = not unfit.isdisjoint(args.get("required", ())) or any(
-        unfit.issuperset(group) for group in args.get("requires_one_of", ())
+def fitting_steps(tools: Iterable[Tool], entries: Mapping[int, Sequence[Any]]) -> tuple[int, ...]:
+    """Return the earlier steps whose entries fit an argument that a step reference of a tool fills."""
+    filled = [(tool, target) for tool in tools for target in tool.step_references.values()]
+    return tuple(
+        step
+        for step, several in sorted(entries.items())
+        if any(target is None or _fits(tool, target, several) for tool, target in filled)
     )
-    if not entries or not unfit or is_needed:
-        return tool
-    return with_arguments(tool, [name for name in args["properties"] if name not in unfit])
+
+
+def _fits(tool: Tool, target: str, entries: Sequence[Any]) -> bool:
+    values = _candidate_values(entries, None, tool.args["properties"].get(target))
+    return not all(filled_argument_errors(tool, target, value) for value in values)
 
 
 def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.planner.call_checks import fill_references, result_entries, with_fitting_references
+from gbnf_server.planner.call_checks import fill_references, fitting_steps, result_entries
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
@@ -133,14 +133,13 @@ def test_a_reference_is_offered_if_the_entries_of_a_step_fit(
 ) -> None:
     tool = _filling(schema)
     judge = Draft202012Validator(schema)
-    offered = with_fitting_references(tool, entries)
-    texts = [
-        [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in several]
-        for several in entries.values()
-    ]
-    possible = [*entries.values(), *texts, *("\n".join(several) for several in texts)]
-    fits = not entries or any(map(judge.is_valid, possible))
-    assert ("from_step" in offered.args["properties"]) is fits
+    fitting = []
+    for step, several in sorted(entries.items()):
+        texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in several]
+        if any(map(judge.is_valid, (several, texts, "\n".join(texts)))):
+            fitting.append(step)
+    assert fitting_steps([tool], entries) == tuple(fitting)
+    assert fitting_steps([], entries) == ()
 
 
 @pytest.mark.parametrize(
