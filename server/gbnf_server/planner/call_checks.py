@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -282,21 +282,6 @@ def fill_references(
             why = faults[0] if faults else f"{target!r} holds a value that takes no more"
             raise ValueError(f"the entries of step {step} don't fit: {why}; give what fits instead")
     return filled
-
-
-def fitting_steps(tools: Iterable[Tool], entries: Mapping[int, Sequence[Any]]) -> tuple[int, ...]:
-    """Return the earlier steps whose entries fit an argument that a step reference of a tool fills."""
-    filled = [(tool, target) for tool in tools for target in tool.step_references.values()]
-    return tuple(
-        step
-        for step, several in sorted(entries.items())
-        if any(target is None or _fits(tool, target, several) for tool, target in filled)
-    )
-
-
-def _fits(tool: Tool, target: str, entries: Sequence[Any]) -> bool:
-    values = _candidate_values(entries, None, tool.args["properties"].get(target))
-    return not all(filled_argument_errors(tool, target, value) for value in values)
 
 
 def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:

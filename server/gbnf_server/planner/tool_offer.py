@@ -35,7 +35,7 @@ from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, sc
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import fits_none, readers_of
 from gbnf.tools.tool import excluding, offered_args
-from gbnf_server.planner.call_checks import OfferedTools, fitting_steps
+from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
@@ -127,7 +127,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         kept = _best_first(kept, state, options)
     tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
-    refers_to = fitting_steps(tools, state.entries)
+    refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
     ending = (order.final_answer,) if order.final_answer else ()
     declared = ending if options.protocol.answers_by_call else ()

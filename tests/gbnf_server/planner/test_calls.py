@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.planner.call_checks import fill_references, fitting_steps, result_entries
+from gbnf_server.planner.call_checks import fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
@@ -120,26 +120,6 @@ def test_entries_take_the_form_that_the_property_accepts(tool: Tool, entries: An
 def test_entries_that_do_not_fit_are_refused(tool: Tool, entries: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         fill_references(tool, {"from_step": 1}, {1: entries})
-
-
-@given(
-    st.sampled_from(
-        [TEXTS, {"type": "array", "items": {"type": "integer"}}, {"type": "string", "maxLength": 5}]
-    ),
-    st.dictionaries(st.integers(1, 3), st.lists(json_values, min_size=1, max_size=3), max_size=2),
-)
-def test_a_reference_is_offered_if_the_entries_of_a_step_fit(
-    schema: dict[str, Any], entries: dict[int, list[Any]]
-) -> None:
-    tool = _filling(schema)
-    judge = Draft202012Validator(schema)
-    fitting = []
-    for step, several in sorted(entries.items()):
-        texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in several]
-        if any(map(judge.is_valid, (several, texts, "\n".join(texts)))):
-            fitting.append(step)
-    assert fitting_steps([tool], entries) == tuple(fitting)
-    assert fitting_steps([], entries) == ()
 
 
 @pytest.mark.parametrize(
