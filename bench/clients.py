@@ -43,7 +43,7 @@ def list_files() -> str:
 
 def read_file(path: str) -> str:
     """Read a file."""
-    return FILES.get(path, "there is no such file")
+    return FILES.get(path, "no such file")
 
 
 def write_file(path: str, content: str) -> str:

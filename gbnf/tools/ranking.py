@@ -213,8 +213,8 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
     By its stop words and the words of these descriptions; "en" if that is not clear.
     """
     words = _WORD.findall(plain_text(_PATH.sub(" ", QUOTED.sub(" ", query))))[:_MAX_QUERY_WORDS]
-    described = {code for tool in tools for code in tool.descriptions} & _LANGUAGES.keys()
-    if described <= {"en"}:
+    described = {"en", *(code for tool in tools for code in tool.descriptions)} & _LANGUAGES.keys()
+    if len(described) == 1:
         return "en"
     counts = {code: sum(word in _STOP_WORDS[_LANGUAGES[code]] for word in words) for code in described}
     if list(counts.values()).count(max(counts.values())) > 1:  # stemmers take time to import

@@ -89,11 +89,11 @@ class Target:
             raise RequestNotSupportedError(info.name or "the model", "the call format native", hint)
         in_text = call_format == "text"
         takes_evidence = info.takes_evidence and dialect == "gbnf" and not in_text
-        size = inf if info.parameters is None else info.parameters
-        is_small = size < SMALL_MODEL and info.prompt_style != "minimal"
-        if native is not None:
-            is_small = info.gives_logprobs and is_small_native(info)
-        is_small = is_small and not in_text
+        if native is None:
+            size = inf if info.parameters is None else info.parameters
+            is_small = size < SMALL_MODEL and info.prompt_style != "minimal" and not in_text
+        else:
+            is_small = info.gives_logprobs and is_small_native(info) and not in_text
         return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small, in_text)
 
 

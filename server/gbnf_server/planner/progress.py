@@ -54,13 +54,18 @@ def narrowed(tool: Tool, request: str) -> Tool:
     return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
 
 
+_SHORTEST_DATE = len("2026-01-05")
+_NEARLY = 0.9
+"""Of the best score: paths, addresses and times fit several tools alike."""
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
 
 
 def _takes_times(schema: Any) -> bool:
     """Return whether a text is a point in time, by its format or pattern."""
-    if not isinstance(schema, Mapping) or schema.get("format") in {"date", "date-time"}:
-        return isinstance(schema, Mapping)
+    if not isinstance(schema, Mapping):
+        return False
+    if schema.get("format") in {"date", "date-time"}:
+        return True
     if "pattern" not in schema:
         return False
     from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
@@ -72,8 +77,8 @@ def _takes_times(schema: Any) -> bool:
 
 def dates_to_tell(tools: tuple[Tool, ...], request: str, today: date) -> dict[str, date]:
     """Return the days that a request names without saying which they are, if a tool for it takes them."""
-    dates = {word: day for word, day in named_dates(request, today).items() if day != today}
-    dates = {word: day for word, day in dates.items() if str(day) != word}
+    named = named_dates(request, today).items()
+    dates = {word: day for word, day in named if day != today and str(day) != word}
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
         items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
@@ -91,13 +96,6 @@ def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tu
             day = datetime.fromisoformat(text.split("/")[0].strip()).date()
             past += [text] if len(text) >= _SHORTEST_DATE and day < today and day not in days else []
     return tuple(past)
-
-
-_SHORTEST_DATE = len("2026-01-05")
-
-
-_NEARLY = 0.9
-"""Of the best score: paths, addresses and times fit several tools alike."""
 
 
 def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
