@@ -18,9 +18,18 @@ from gbnf.tools.tool import Tool
 
 
 def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names, quotes, codes and numbers of a request that no call contains."""
+    """Return the names, quotes, codes and numbers of a request that no call contains.
+
+    The length of a list in a call counts as a number of it: three folders.
+    """
     request, written = request[:LONGEST_REQUEST], calls_text(calls)
-    values = (*names_in(request), *(number.text for number in numbers_in(request)))
+    counts = {
+        str(len(value)) for call in calls for value in call["arguments"].values() if isinstance(value, list)
+    }
+    values = (
+        *names_in(request),
+        *(text for number in numbers_in(request) if (text := number.text) not in counts),
+    )
     return tuple(value for value in values if value.casefold() not in written)
 
 
@@ -44,13 +53,15 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
 
     A text that is only the end of a path of the request becomes that path; one that has another text of the
     call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
-    request quotes in it; and a text that the request has in other letter case is written as there. A list
-    some of whose texts are in the request has none that are neither there nor in `known`, the results so
-    far, if the first ones have digits or are addresses.
+    request quotes in it; a text that the request has in other letter case is written as there; and one
+    with most words of a text that the request names, "the text oats and honey to list.txt", and no others,
+    becomes that text. A list some of whose texts are in the request has none that are neither there nor in
+    `known`, the results so far, if the first ones have digits or are addresses.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
+    dictated = [match["text"] for match in _DICTATED.finditer(request)]
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
     def completed(text: str) -> str:
@@ -67,6 +78,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
+        if said := [quote for quote in dictated if _is_most_of(text, quote)]:
+            return said[0]
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
@@ -81,6 +94,21 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     arguments = _each_text(arguments, completed, supported)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
     return dict(_each_text(arguments, spelled))
+
+
+_DICTATED: Final = re.compile(
+    r"\b(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
+    r"\s+(?P<text>[^\n\"'`“«]{1,400}?)"
+    rf"\s+(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
+    re.IGNORECASE,
+)
+_MOST_WORDS: Final = 2 / 3
+
+
+def _is_most_of(text: str, whole: str) -> bool:
+    """Return whether a text has most words of another, and no others."""
+    some, every = set(_GROUP.findall(text.casefold())), set(_GROUP.findall(whole.casefold()))
+    return some <= every and len(some) >= _MOST_WORDS * len(every) > 1
 
 
 _SOURCE: Final = re.compile(

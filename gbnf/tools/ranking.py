@@ -21,16 +21,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
-from gbnf.tools.request_values import QUOTED, numbers_in
+from gbnf.tools.request_values import QUOTED, most_calls, numbers_in
 from gbnf.tools.tool import Tool
 
 _SATURATION: Final = 3.0
@@ -90,8 +90,19 @@ _ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
 _ARITHMETIC_WORDS: Final = " calculate expression"
 """What a request with an arithmetic expression asks for, whatever its words."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
+_PLACE: Final = re.compile(
+    r"\b(?:in|under|within|inside|into|from|of|at|sotto|nell[ao']|nel|dentro|dall[a']|dal|della|del|di)"
+    r"(?:\s+(?!(?:and|or|then|to|e|ed|o|poi|calendar\w*|agenda)\b)\w+){1,3}"
+)
+"""Words that say where something is; an event is put into a calendar."""
+_MOST_ASKED_FOR: Final = 2
+"""Tools that a word may ask for; one of more tools says what they are about."""
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
 """The name of a file with its suffix."""
+_CONTENT: Final = re.compile(
+    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|(?:cosa|che) c.e (?:in|nel\w*)"
+    r"|contenut[oi] (?:di|del\w*))\b"
+)
 _IMPLIED: Final = (
     (_PATH, "file"),
     (re.compile(r"\w@\w"), "mail"),
@@ -152,6 +163,40 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
+def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]]:
+    """Return the words of a request that ask for each tool, and for no more than one other.
+
+    Those of its affinity, if that is no phrase, or all of the phrase; of the description of a tool that
+    changes something; of a tool without an affinity, those of its name and description. Not those that only
+    say where: "the files in the folder".
+    """
+    asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
+    words = set(_WORD.findall(_PLACE.sub(" ", asked)))
+    languages = _languages(_WORD.findall(asked))
+    terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
+    asking = {
+        tool: frozenset(word for word, stems in terms.items() if not _requested(tool).isdisjoint(stems))
+        for tool in tools
+    }
+    counts = Counter(chain.from_iterable(asking.values()))
+    text = f" {' '.join(_WORD.findall(asked))} "
+    return {
+        tool: frozenset(word for word in said if counts[word] <= _MOST_ASKED_FOR)
+        | {phrase for phrase in map(plain_text, tool.affinity) if " " in phrase and f" {phrase} " in text}
+        for tool, said in asking.items()
+    }
+
+
+@lru_cache(maxsize=8192)
+def _requested(tool: Tool) -> frozenset[str]:
+    """Return the terms of what a tool does and how it is asked for."""
+    texts = [text for text in tool.affinity if len(text.split()) == 1]
+    if tool.run.effect == "write" or not tool.affinity:
+        texts += tool.descriptions.values()
+    texts += [] if tool.affinity else [tool.name]
+    return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
+
+
 def fits_none(query: str, tools: Sequence[Tool]) -> bool:
     """Return whether no tool can be meant by a request, by its words and numbers.
 
@@ -188,6 +233,13 @@ def readers_of(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         return ()
     file = set(_terms("file", ("english",)))
     return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_document(tool)))
+
+
+def has_content_of(query: str) -> bool:
+    """Return whether the first part of a request is about what is in something: send Anna what is in it."""
+    text = QUOTED.sub(" ", plain_text(query))
+    content = _CONTENT.search(text)
+    return content is not None and most_calls(text[: content.start()]) == 1
 
 
 def _is_subject(query: str, tool: Tool) -> bool:

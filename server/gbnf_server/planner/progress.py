@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
 from gbnf.tools.evidence import gather_evidence
-from gbnf.tools.pool_filter import scored
-from gbnf.tools.ranking import common_words
+from gbnf.tools.pool_filter import filter_pool, scored
+from gbnf.tools.ranking import asking_words, common_words
 from gbnf.tools.request_values import asks_for_several, may_name_time, most_calls, named_dates, times_in
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
@@ -118,12 +118,16 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
 
 
-def has_all_parts(state: RunState) -> bool:
+def has_all_parts(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether there is a call for each part of a request, and its values are in them.
 
-    Another call of a tool counts if it has more of the request.
+    Another call of a tool counts if it has more of the request. What has only read is no call for a request
+    that asks for a change.
     """
     done = calls_done(state)
+    changes = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
+    if not changes and asked_for(pool, state):
+        return False
     parts = 0
     for index, call in enumerate(done):
         earlier = done[:index]
@@ -165,9 +169,14 @@ def is_meant(tool: Tool, state: RunState) -> bool:
     if tool.run.effect == "read" or not tool.affinity:
         return True
     is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
-    if is_question or not common_words(said(state), tool):
+    if is_question or not (common_words(said(state), tool) or _is_marked(tool, said(state))):
         return False
     return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
+
+
+def _is_marked(tool: Tool, request: str) -> bool:
+    """Return whether a request with a marker of a tool asks for it: if addresses are one, with an address."""
+    return bool(tool.offer.markers) and ("@" not in tool.offer.markers or "@" in request)
 
 
 _QUESTION = re.compile(
@@ -199,18 +208,28 @@ def next_tools(
     if is_done:
         return (), True
     ready = _still_needed(pool, ready, state, options)
+    if not calls_done(state) and [step.fault for step in state.steps if step.fault] == ["error"]:
+        # it would apologise for a path that it has guessed; what only reads can be tried
+        reads = tuple(tool for tool in ready if tool.run.effect == "read")
+        if reads and state.steps[-1].fault:
+            return reads, False
     left = unused(pool, state, options)
     others = tuple(tool for tool in ready if tool in left)
     if state.calls_next and others:
         return others, False
     if ready and needs_another_call(ready, state):
-        return others or ready, bool(others)
+        changes = any(tool.run.effect == "write" for tool in others)
+        called = () if changes else succeeded(state.steps)
+        return tuple(tool for tool in ready if tool in others or tool.name in called) or ready, bool(others)
+    is_stuck = state.blocked_in_a_row > 1 or not state.steps or state.steps[-1].fault is not None
+    if others and not is_stuck and _is_due(pool, state):
+        return others, False
     return (others if state.answers_next else ready), True
 
 
 def unused(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools that have something of the request for which there is no call yet."""
-    return () if has_all_parts(state) else uncovered(pool, state, options) or ()
+    return () if has_all_parts(pool, state) else uncovered(pool, state, options) or ()
 
 
 def _still_needed(
@@ -247,7 +266,7 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     has_hints = options.evidence != "none" or options.is_small_native
     if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
         return False
-    if options.is_small_native and has_all_parts(state):
+    if options.is_small_native and has_all_parts(pool, state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
         scores = _scores(tuple(tool for tool in pool if is_meant(tool, state)), state, options)
         best = max(scores.values(), default=0.0)
@@ -262,12 +281,44 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
     request, called = said(state), succeeded(state.steps)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
     fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
-    left = tuple(
+    if not covered:
+        return None
+    left = [
         tool
         for tool in fitting
-        if not covered.issuperset(common_words(request, tool, of_purpose=tool.run.effect == "write"))
+        if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
+    ]
+    return (*left, *asked_for(pool, state))
+
+
+def asked_for(
+    pool: tuple[Tool, ...], state: RunState, effect: Literal["read", "write"] = "write"
+) -> tuple[Tool, ...]:
+    """Return the tools of an effect that a request still asks for: no call is for these words of it.
+
+    A tool with markers is asked for by one of them; if an address is one, by an address that no call has.
+    """
+    request, called = said(state), succeeded(state.steps)
+    pool = filter_pool(pool, request).kept
+    words = asking_words(request, pool)
+    covered = frozenset[str]().union(*(words[tool] for tool in pool if tool.name in called))
+    left = " ".join(uncovered_values(request, calls_done(state)))
+    return tuple(
+        tool
+        for tool in pool
+        if tool.run.effect == effect
+        and tool.name not in called
+        and is_meant(tool, state)
+        and (words[tool] - covered or _is_marked(tool, left))
     )
-    return left if covered else None
+
+
+def _is_due(pool: tuple[Tool, ...], state: RunState) -> bool:
+    """Return whether a request asks for another call: it has values that none has, or a tool that reads."""
+    if not asks_for_several(state.query) or has_all_parts(pool, state):
+        return False
+    reads = asked_for(pool, state, "read")
+    return bool(reads) or bool(uncovered_values(state.query, calls_done(state)) and asked_for(pool, state))
 
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:

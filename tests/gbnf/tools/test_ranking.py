@@ -15,7 +15,15 @@ from gbnf.errors import InvalidArgumentError
 from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from gbnf.tools.phrases import plain_text
 from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
-from gbnf.tools.ranking import BM25, common_words, fits_none, is_about, request_language
+from gbnf.tools.ranking import (
+    BM25,
+    asking_words,
+    common_words,
+    fits_none,
+    has_content_of,
+    is_about,
+    request_language,
+)
 from support.effort import scaled
 from support.pools import BUNDLED
 
@@ -356,6 +364,46 @@ def test_what_a_request_contains_says_what_it_is_about(query: str, name: str) ->
 def test_the_words_of_a_path_find_no_tool() -> None:
     tools = [make_tool("make_soup"), make_tool("b", "Read a file.")]
     assert best_first(tools, "what does soup/txt.md say?")[0].name == "b"
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "asked"),
+    [
+        ("mail giulia the time", "send_messages", {"mail"}),
+        ("find the csv files and put them into the folder old", "create_dirs", set()),  # where
+        ("find a free slot and put it in my calendar", "create_events", {"calendar", "in my calendar"}),
+        ("a.txt should read milk", "write_files", {"should read"}),
+        ("find all files and read them", "write_files", set()),  # one word of a phrase
+        ("the logs should be read", "write_files", {"logs"}),
+        ("delete it", "get_now", set()),
+    ],
+)
+def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:
+    words = next(words for tool, words in asking_words(query, BUNDLED).items() if tool.name == name)
+    assert words == asked
+
+
+@given(pools, queries)
+def test_few_tools_are_asked_for_by_one_word_of_a_request(pool: list[Tool], query: str) -> None:
+    asking = asking_words(query, pool)
+    assert list(asking) == pool
+    for tool, words in asking.items():
+        assert words <= set(common_words(query, tool))
+        assert all(sum(word in others for others in asking.values()) <= 2 for word in words)
+
+
+@pytest.mark.parametrize(
+    ("query", "content"),
+    [
+        ("send anna@example.com what is in the report", True),
+        ("mandami il contenuto del diario", True),
+        ("create a folder, then tell me what's in the report", False),  # after another part
+        ("send anna@example.com 'what is in the report'", False),
+        ("send anna@example.com the report", False),
+    ],
+)
+def test_a_request_for_the_content_of_something(query: str, content: bool) -> None:
+    assert has_content_of(query) == content
 
 
 def test_a_quoted_word_counts_less() -> None:

@@ -28,6 +28,7 @@ from gbnf_server.backends.call_odds import (
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.planner.events import AskApproval, CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.progress import narrowed
+from gbnf_server.system.errors import ExecutorError
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.tool_templates import JSON_IN_TAGS
@@ -254,7 +255,7 @@ def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | No
 
 def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "measurements", "pattern": "*.csv"}}
-    query = "which csv files are in the folder measurements, and what else?"
+    query = "find the csv files in the folder measurements and save them"
     driven = drive(query, *map(written, (find, find)), "These.", replies=[{"entries": ["a.csv"], "count": 1}])
     first, second, *_ = driven.of(StepStarted)
     assert "find_events_empty" in first.tools
@@ -376,6 +377,70 @@ def test_a_result_instead_of_an_answer_leads_to_what_is_left() -> None:
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs", "get_now"]
     assert "final_answer" not in driven.of(StepStarted)[2].tools
     assert driven.run.answer == "It is 10:32."
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "left"),
+    [
+        ("what is 137 * 46 and what day is it today", "compute", "get_now"),
+        ("what time is it? Mail it to giulia@example.com, please.", "get_now", "send_messages"),
+        ("find a free slot tomorrow and put it in my calendar", "find_events_empty", "create_events"),
+        ("cancella i file di log nella cartella build", "find_files", "delete_files"),
+    ],
+)
+def test_what_a_request_asks_for_besides_is_offered(query: str, first: str, left: str) -> None:
+    arguments: dict[str, Any] = {
+        "compute": {"expression": "137 * 46"},
+        "get_now": {},
+        "find_events_empty": {"period": "tomorrow"},
+        "find_files": {"base_path": "build", "pattern": "*.log"},
+    }
+    call = {"name": first, "arguments": arguments[first]}
+    driven = drive(
+        query, written(call), "Well.", "Well.", "Well.", replies=[{"entries": ["2026-03-06T09:00"]}]
+    )
+    assert left in driven.of(StepStarted)[1].tools
+
+
+@pytest.mark.parametrize(
+    ("query", "call", "hidden"),
+    [
+        (
+            "what did I put in diary/monday.txt?",
+            ("read_files", {"paths": ["diary/monday.txt"]}),
+            "write_files",
+        ),
+        ("find the csv files in the folder data", ("find_files", {"base_path": "data"}), "create_dirs"),
+        ("tell me what time it is", ("get_now", {}), "send_messages"),
+    ],
+)
+def test_what_a_request_does_not_ask_for_is_not_offered_after_a_result(
+    query: str, call: tuple[str, dict[str, Any]], hidden: str
+) -> None:
+    name, arguments = call
+    done = written({"name": name, "arguments": arguments})
+    driven = drive(query, done, "Well.", replies=[{"entries": ["milk"]}])
+    assert all(hidden not in started.tools for started in driven.of(StepStarted)[1:])
+
+
+def test_a_guessed_path_is_looked_for_before_a_small_model_apologises() -> None:
+    delete = {"name": "delete_files", "arguments": {"paths": ["build/log"]}}
+    find = {"name": "find_files", "arguments": {"base_path": "build", "pattern": "*.log"}}
+    failed = ExecutorError("'build/log' does not exist")
+    texts = [written(delete), written(find), "There are none."]
+    driven = drive("delete the log files in build", *texts, replies=[failed, {"entries": [], "count": 0}])
+    _, second, third, *_ = driven.of(StepStarted)
+    assert "find_files" in second.tools
+    assert {"final_answer", "delete_files"}.isdisjoint(second.tools)
+    assert "final_answer" in third.tools
+    assert driven.run.answer == "There are none."
+
+
+def test_what_is_to_be_sent_is_read_before() -> None:
+    driven = drive("send anna@example.com what is in the report", "I can't.", "I can't.", "I can't.")
+    first, *_ = driven.of(StepStarted)
+    assert {"find_files", "read_files"} <= set(first.tools)
+    assert {"final_answer", "send_messages"}.isdisjoint(first.tools)
 
 
 def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
