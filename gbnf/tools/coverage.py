@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from gbnf.partial_json import locate
@@ -56,13 +57,17 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     request quotes in it; a text that the request has in other letter case is written as there; and one
     with most words of a text that the request names, "the text oats and honey to list.txt", and no others,
     becomes that text. A list some of whose texts are in the request has none that are neither there nor in
-    `known`, the results so far, if the first ones have digits or are addresses.
+    `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
+    are written as one, 510 for "5,10 and 15", become the first of them.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [match["text"] for match in _DICTATED.finditer(request)]
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
+
+    joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
+    listed = {number: first for number, first in joined.items() if not re.search(rf"\b{number}\b", request)}
 
     def completed(text: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
@@ -91,11 +96,12 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
         kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
         return kept if any(re.search(r"[\d@]", item) for item in kept) else items
 
-    arguments = _each_text(arguments, completed, supported)
+    arguments = _each_text(arguments, completed, supported, listed)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
     return dict(_each_text(arguments, spelled))
 
 
+_TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b)")
 _DICTATED: Final = re.compile(
     r"\b(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
     r"\s+(?P<text>[^\n\"'`“«]{1,400}?)"
@@ -126,15 +132,20 @@ def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
 
 
 def _each_text(
-    value: Any, change: Callable[[str], str], select: Callable[[list[Any]], list[Any]] = list
+    value: Any,
+    change: Callable[[str], str],
+    select: Callable[[list[Any]], list[Any]] = list,
+    numbers: Mapping[int, int] = MappingProxyType({}),
 ) -> Any:
     match value:
         case str():
             return change(value)
+        case int() if not isinstance(value, bool):
+            return numbers.get(value, value)
         case Mapping():
-            return {key: _each_text(member, change, select) for key, member in value.items()}
+            return {key: _each_text(member, change, select, numbers) for key, member in value.items()}
         case list():
-            return [_each_text(member, change, select) for member in select(value)]
+            return [_each_text(member, change, select, numbers) for member in select(value)]
     return value
 
 

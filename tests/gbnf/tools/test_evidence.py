@@ -250,6 +250,9 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
             {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
         ),
         (EVENTS, {"at": ["2027-01-01", "2027-01-02"]}, {"at": ["2027-01-01", "2027-01-02"]}),
+        ("the factorials of 5,10 and 15", {"n": 510}, {"n": 5}),
+        ("the factorials of 5,10 and 510", {"n": 510}, {"n": 510}),
+        ("5,100 euro", {"n": 5100}, {"n": 5100}),
         ("at 18:00", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00"}),
         ("at 18:00 UTC", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00:00Z"}),
         ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
@@ -283,11 +286,11 @@ def test_a_file_that_is_only_to_be_read(request_: str, path: str, is_source: boo
 
 
 @given(st.text(max_size=80), st.dictionaries(st.text(max_size=4), json_values, max_size=4))
-def test_only_texts_and_lists_change(request_: str, arguments: dict[str, Any]) -> None:
+def test_nothing_changes_but_texts_lists_and_joined_numbers(request_: str, arguments: dict[str, Any]) -> None:
     changed = as_requested(arguments, request_)
     assert changed.keys() == arguments.keys()
     for key, value in arguments.items():
-        if not isinstance(value, str | list | dict):
+        if not isinstance(value, str | list | dict) and str(value) not in request_.replace(",", ""):
             assert changed[key] == value
     if not request_:
         assert changed == arguments
