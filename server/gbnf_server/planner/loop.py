@@ -220,8 +220,8 @@ class _Loop(ModelCalls):
                 if not left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
                 state.calls_next = True
-                names = named([tool.name for tool in left], "or")
-                no_answer = CallRefusedError("unparsed", f"this is no answer; call {names}")
+                uncalled = " or ".join(tool.name for tool in left)
+                no_answer = CallRefusedError("unparsed", f"this is no answer; call {uncalled}")
                 return (yield from self._block(step, no_answer, offer))
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))
