@@ -220,9 +220,15 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     """Return whether a request is about what some tools are for; None if that is not known.
 
     It is if it has a path, an address, a time or an expression, and a tool is for these, or a word of a
-    tool's affinity. It is not if all tools have an affinity, or if none can be meant.
+    tool's affinity; or the numbers that a tool requires, if these are several, and a word of what it does. It
+    is not if all tools have an affinity, or if none can be meant.
     """
-    if any(_is_subject(query, tool) for tool in tools):
+    numbers = len(numbers_in(query))
+    if any(
+        _is_subject(query, tool)
+        or (1 < _required_numbers(tool) <= numbers and common_words(query, tool, of_purpose=True))
+        for tool in tools
+    ):
         return True
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
