@@ -31,7 +31,7 @@ def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[
         *names_in(request),
         *(text for number in numbers_in(request) if (text := number.text) not in counts),
     )
-    return tuple(value for value in values if value.casefold() not in written)
+    return tuple(value for value in values if value.casefold().lstrip("/") not in written)
 
 
 def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
@@ -55,8 +55,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     A text that is only the end of a path of the request becomes that path; one that has another text of the
     call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
     request quotes in it; a text that the request has in other letter case is written as there; and one
-    with most words of a text that the request names, "the text oats and honey to list.txt", and no others,
-    becomes that text. A list some of whose texts are in the request has none that are neither there nor in
+    with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
+    that. A list some of whose texts are in the request has none that are neither there nor in
     `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
     are written as one, 510 for "5,10 and 15", become the first of them.
     """
@@ -102,8 +102,9 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
 
 
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b)")
+_TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
-    r"\b(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
+    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s+{_TEXT})?|{_TEXT})"
     r"\s+(?P<text>[^\n\"'`“«]{1,400}?)"
     rf"\s+(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
     re.IGNORECASE,

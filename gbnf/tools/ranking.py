@@ -166,9 +166,8 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
 def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]]:
     """Return the words of a request that ask for each tool, and for no more than one other.
 
-    Those of its affinity, if that is no phrase, or all of the phrase; of the description of a tool that
-    changes something; of a tool without an affinity, those of its name and description. Not those that only
-    say where: "the files in the folder".
+    Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
+    its name and description. Not those that only say where: "the files in the folder".
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
     words = set(_WORD.findall(_PLACE.sub(" ", asked)))
@@ -190,10 +189,7 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
 @lru_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    texts = [text for text in tool.affinity if len(text.split()) == 1]
-    if tool.run.effect == "write" or not tool.affinity:
-        texts += tool.descriptions.values()
-    texts += [] if tool.affinity else [tool.name]
+    texts = [text for text in tool.affinity if " " not in text] or [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 
 
@@ -233,12 +229,15 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
 
-def readers_of(query: str, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools that are for files and change nothing, for a request that names a file; else ()."""
-    if not _FILE.search(plain_text(query)):
-        return ()
+def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools that are for files and change nothing."""
     file = set(_terms("file", ("english",)))
     return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_document(tool)))
+
+
+def names_file(query: str) -> bool:
+    """Return whether a request has the name of a file, with its suffix."""
+    return _FILE.search(plain_text(query)) is not None
 
 
 def has_content_of(query: str) -> bool:

@@ -7,6 +7,9 @@ matches folders. As in a shell, names that start with a dot match only patterns 
 own folder is never found. Links to folders are not followed; a link to a file inside the workspace counts as
 a file.
 
+A name without wildcards that nothing has stands for the files with that suffix, or else for those whose
+names contain it; `pattern` in the result says which.
+
 A folder that cannot be read, such as one whose path is too long for the system, is skipped and reported, and
 so are entries after the first `MAX_ENTRIES`. A name that is not valid Unicode is skipped: no model can repeat
 it.
@@ -47,14 +50,34 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     if not base.is_dir():
         raise ExecutorError(_missing(base, arguments["base_path"], workspace))
     given = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
+    result: dict[str, Any] = {}
     search = _GlobSearch(workspace, [compiled for text in given for compiled in _compile(text)])
     entries = sorted(search.walk(base))
-    result: dict[str, Any] = {"entries": entries[:LIMIT], "count": len(entries)}
+    for pattern in _widened(given[0]) if len(given) == 1 and not entries else ():
+        search = _GlobSearch(workspace, [*_compile(pattern)])
+        if entries := sorted(search.walk(base)):
+            result["pattern"] = pattern
+            break
+    result |= {"entries": entries[:LIMIT], "count": len(entries)}
     if len(entries) > LIMIT:
         result["left_out"] = f"only the first {LIMIT} are listed; search a folder inside, or for less"
     if search.problems:
         result["not_searched"] = search.problems
     return result
+
+
+def _widened(pattern: str) -> Iterator[str]:
+    """Yield the patterns that a name without wildcards stands for, if nothing has it.
+
+    A suffix, as in "log", and then any name with it in it. Below its folder, if it has one.
+    """
+    folder, _, name = pattern.rpartition("/")
+    if not name or re.search(r"[*?\[\]{}]", pattern):
+        return
+    start = f"{folder}/**/" if folder else ""
+    if name.isalnum():
+        yield f"{start}*.{name}"
+    yield f"{start}*{name}*"
 
 
 def _missing(base: Path, name: str, workspace: Workspace) -> str:

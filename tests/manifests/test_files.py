@@ -61,6 +61,12 @@ def find(root: Path, base: str, *patterns: str) -> list[str]:
         (".", unicodedata.normalize("NFD", "caf\u00e9*"), ["caf\u00e9.txt"]),
         (".", "notes/", ["notes/"]),
         (".", "*/", ["notes/", "notes/2026/", "notes/2026/deep/"]),
+        # no file has such a name: it is a suffix, or a part of one
+        (".", "md", ["notes/2026/deep/c.md"]),
+        (".", "notes/md", ["notes/2026/deep/c.md"]),
+        (".", "phot", ["photo.jpeg", "photo.jpg"]),
+        ("notes", "b.tx", ["notes/2026/b.txt"]),
+        (".", "nothing", []),
     ],
 )
 def test_patterns(tmp_path: Path, base: str, pattern: str, found: list[str]) -> None:

@@ -110,12 +110,18 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     is_all = is_covered(said(state), done)
     if call.get("name") not in succeeded(state.steps):
         return is_all and state.calls.is_done(call)
-    if state.steps[-1].result is not None and state.steps[-1].result.get("entries") == []:
+    if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
     known = "\n".join([said(state), *(repr(step.result) for step in state.steps if step.result)])
     if not takes_more(known, call, done):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
+
+
+def _found_nothing(state: RunState) -> bool:
+    """Return whether the last call has found nothing."""
+    result = state.steps[-1].result if state.steps else None
+    return result is not None and result.get("entries") == []
 
 
 def has_all_parts(pool: tuple[Tool, ...], state: RunState) -> bool:
@@ -181,7 +187,8 @@ def _is_marked(tool: Tool, request: str) -> bool:
 
 _QUESTION = re.compile(
     r"\s*(?:(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b"
-    r"[^.!\n]*\?\s*\Z|(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:show|list|read|find|search"
+    r"(?:[^.!\n]|\.\b)*\?\s*\Z"
+    r"|(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:show|list|read|find|search"
     r"|look|open|display|print|tell me|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?|apri"
     r"|dimmi)\b[^,;:]*\Z)",
     re.IGNORECASE,
@@ -222,8 +229,8 @@ def next_tools(
         called = () if changes else succeeded(state.steps)
         return tuple(tool for tool in ready if tool in others or tool.name in called) or ready, bool(others)
     is_stuck = state.blocked_in_a_row > 1 or not state.steps or state.steps[-1].fault is not None
-    if others and not is_stuck and _is_due(pool, state):
-        return others, False
+    if not is_stuck and not _found_nothing(state) and (due := _due(pool, others, state)):
+        return due, False
     return (others if state.answers_next else ready), True
 
 
@@ -313,12 +320,20 @@ def asked_for(
     )
 
 
-def _is_due(pool: tuple[Tool, ...], state: RunState) -> bool:
-    """Return whether a request asks for another call: it has values that none has, or a tool that reads."""
-    if not asks_for_several(state.query) or has_all_parts(pool, state):
-        return False
-    reads = asked_for(pool, state, "read")
-    return bool(reads) or bool(uncovered_values(state.query, calls_done(state)) and asked_for(pool, state))
+def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+    """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
+
+    Any of them, if it has values that no call has, and asks for one that changes something; otherwise the
+    tools that it asks for, if it has several parts, or nothing was changed as it asks.
+    """
+    reads, changes = asked_for(pool, state, "read"), asked_for(pool, state)
+    if has_all_parts(pool, state) or not (reads or changes):
+        return ()
+    if changes and uncovered_values(state.query, calls_done(state)):
+        return others
+    changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
+    asked = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
+    return tuple(tool for tool in others if tool in asked)
 
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:

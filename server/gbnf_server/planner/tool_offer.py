@@ -33,7 +33,7 @@ from gbnf.tools.coverage import with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import fits_none, has_content_of, readers_of
+from gbnf.tools.ranking import file_readers, fits_none, has_content_of, names_file
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
@@ -141,17 +141,13 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     state.calls.left_out = ""
     if is_small_native and options.filter:
         ready = tuple(tool for tool in ready if is_meant(tool, state))
-    readers = readers_of(state.query, ready) if is_small_native and answers and not state.steps else ()
-    reads = tuple(tool for tool in ready if tool.run.effect == "read")
-    if (
-        is_small_native
-        and not state.steps
-        and reads
-        and has_content_of(state.query)
-        and asked_for(ready, state)
-    ):
-        ready, answers = reads, False  # it would send what may be in the report
-    elif readers:  # it would tell what may be in the file
+    is_first = is_small_native and answers and not state.steps
+    readers = file_readers(ready) if is_first else ()
+    if is_first and has_content_of(state.query) and asked_for(ready, state):
+        # it would send what may be in the report
+        reads = asked_for(ready, state, "read") or readers
+        ready, answers = reads or ready, not reads
+    elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
     elif is_small_native and answers:

@@ -238,11 +238,9 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
         ("write the text oats and honey to a.txt", {"t": "oats\nhoney"}, {"t": "oats and honey"}),
         ("write the text oats and honey to a.txt", {"t": "oats"}, {"t": "oats"}),  # a word of it
         ("write the text oats and honey to a.txt", {"t": "oats, honey, rye"}, {"t": "oats, honey, rye"}),
-        (
-            "write oats and honey to a.txt",
-            {"t": "oats\nhoney"},
-            {"t": "oats\nhoney"},
-        ),  # what is wanted is open
+        ("write oats and honey to a.txt", {"t": "oats\nhoney"}, {"t": "oats and honey"}),
+        ("write a poem about honey to a.txt", {"t": "honey, honey"}, {"t": "honey, honey"}),
+        ("write a poem about honey", {"t": "poem\nabout honey"}, {"t": "poem\nabout honey"}),  # to nowhere
         (EVENTS, {"at": ["2026-11-23T07:00", "2026-11-23T17:00"]}, {"at": ["2026-11-23T07:00"]}),
         (
             EVENTS,

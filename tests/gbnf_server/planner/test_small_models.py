@@ -255,7 +255,7 @@ def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | No
 
 def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "measurements", "pattern": "*.csv"}}
-    query = "find the csv files in the folder measurements and save them"
+    query = "find the csv files in the folder measurements, then look"
     driven = drive(query, *map(written, (find, find)), "These.", replies=[{"entries": ["a.csv"], "count": 1}])
     first, second, *_ = driven.of(StepStarted)
     assert "find_events_empty" in first.tools
