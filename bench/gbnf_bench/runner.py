@@ -182,9 +182,8 @@ class Bench(Runs[RunJob]):
             temperature=self.options.temperature,
             seed=self.options.seed + run,
             language=case.language,
-            salvage=False,
             # the model has to refuse decoys, so the ranking must not drop them
-            **{"max_tools": None, **configuration.settings},
+            **{"salvage": False, "max_tools": None, **configuration.settings},
         )
         return configuration.resolve(options, self._backend)
 
