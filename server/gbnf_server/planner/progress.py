@@ -224,12 +224,14 @@ def next_tools(
     others = tuple(tool for tool in ready if tool in left)
     if state.calls_next and others:
         return others, False
+    is_stuck = state.blocked_in_a_row > 1 or not state.steps or state.steps[-1].fault is not None
+    due = () if is_stuck or _found_nothing(state) else _due(pool, others, state)
     if ready and needs_another_call(ready, state):
         changes = any(tool.run.effect == "write" for tool in others)
         called = () if changes else succeeded(state.steps)
-        return tuple(tool for tool in ready if tool in others or tool.name in called) or ready, bool(others)
-    is_stuck = state.blocked_in_a_row > 1 or not state.steps or state.steps[-1].fault is not None
-    if not is_stuck and not _found_nothing(state) and (due := _due(pool, others, state)):
+        tools = tuple(tool for tool in ready if tool in others or tool.name in called)
+        return tools or ready, bool(others) and not due
+    if due:
         return due, False
     return (others if state.answers_next else ready), True
 
