@@ -232,7 +232,14 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
 def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that are for files and change nothing."""
     file = set(_terms("file", ("english",)))
-    return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_document(tool)))
+    return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_described(tool)))
+
+
+@lru_cache(maxsize=8192)
+def _described(tool: Tool) -> frozenset[str]:
+    """Return the terms of a tool but for those of its values: a form may ask for a file."""
+    texts = [text for field, text in _texts(tool) if field != "values"]
+    return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 
 
 def names_file(query: str) -> bool:

@@ -440,7 +440,7 @@ def test_what_is_to_be_sent_is_read_before() -> None:
     driven = drive("send anna@example.com what is in the report", "I can't.", "I can't.", "I can't.")
     first, *_ = driven.of(StepStarted)
     assert {"find_files", "read_files"} <= set(first.tools)
-    assert {"final_answer", "send_messages"}.isdisjoint(first.tools)
+    assert {"final_answer", "send_messages", "get_inputs"}.isdisjoint(first.tools)
 
 
 def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
