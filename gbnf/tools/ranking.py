@@ -232,7 +232,8 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
 def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that are for files and change nothing."""
     file = set(_terms("file", ("english",)))
-    return tuple(tool for tool in tools if tool.run.effect == "read" and not file.isdisjoint(_described(tool)))
+    reads = (tool for tool in tools if tool.run.effect == "read")
+    return tuple(tool for tool in reads if not file.isdisjoint(_described(tool)))
 
 
 @lru_cache(maxsize=8192)
