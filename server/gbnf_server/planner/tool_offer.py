@@ -134,7 +134,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     declared = ending if options.protocol.answers_by_call else ()
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
-    answers = bool(ending) and FINAL_ANSWER.name not in waiting
+    may_answer = answers = bool(ending) and FINAL_ANSWER.name not in waiting
     left = tuple(tool for tool in ready if tool.name != state.calls.left_out)
     if left or asking or answers:
         ready = left
@@ -173,7 +173,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
     )
     resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
-    can_call = asking or answers or any(offered_args(tool, refers_to) is not None for tool in ready)
+    has_calls = any(offered_args(tool, refers_to) is not None for tool in ready)
+    answers = answers or (may_answer and not has_calls)
+    can_call = asking or answers or has_calls
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
     if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error

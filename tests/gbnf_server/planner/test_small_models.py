@@ -436,6 +436,17 @@ def test_a_guessed_path_is_looked_for_before_a_small_model_apologises() -> None:
     assert driven.run.answer == "There are none."
 
 
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_tool_that_is_due_and_fails_does_not_keep_a_run_from_its_answer(failures: int) -> None:
+    compute, now = (
+        {"name": name, "arguments": a} for name, a in (("compute", {"expression": "1+1"}), ("get_now", {}))
+    )
+    failed = [ExecutorError("no clock")] * failures
+    texts = [*map(written, [compute, *[now] * failures]), "Two."]
+    driven = drive("what is 1+1 and what time is it", *texts, replies=[{"value": 2}, *failed])
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "Two.")
+
+
 def test_what_is_to_be_sent_is_read_before() -> None:
     driven = drive("send anna@example.com what is in the report", "I can't.", "I can't.", "I can't.")
     first, *_ = driven.of(StepStarted)
