@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
-from itertools import chain
-from typing import Any, Literal
+from itertools import chain, dropwhile
+from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
@@ -53,6 +53,8 @@ def narrowed(tool: Tool, request: str) -> Tool:
     }
     return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
 
+
+Effect: TypeAlias = Literal["read", "write"]
 
 _SHORTEST_DATE = len("2026-01-05")
 _NEARLY = 0.9
@@ -224,8 +226,7 @@ def next_tools(
     others = tuple(tool for tool in ready if tool in left)
     if state.calls_next and others:
         return others, False
-    is_stuck = state.blocked_in_a_row > 1 or not state.steps or state.steps[-1].fault is not None
-    due = () if is_stuck or _found_nothing(state) else _due(pool, others, state)
+    due = _due(pool, others, state)
     if ready and needs_another_call(ready, state):
         changes = any(tool.run.effect == "write" for tool in others)
         called = () if changes else succeeded(state.steps)
@@ -301,11 +302,12 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
 
 
 def asked_for(
-    pool: tuple[Tool, ...], state: RunState, effect: Literal["read", "write"] = "write"
+    pool: tuple[Tool, ...], state: RunState, effect: Effect = "write", *, marked: bool = True
 ) -> tuple[Tool, ...]:
     """Return the tools of an effect that a request still asks for: no call is for these words of it.
 
-    A tool with markers is asked for by one of them; if an address is one, by an address that no call has.
+    A tool is also asked for by its markers (not without `marked`: they may mean something else); if an
+    address is one, only by an address that no call has.
     """
     request, called = said(state), succeeded(state.steps)
     pool = filter_pool(pool, request).kept
@@ -318,7 +320,7 @@ def asked_for(
         if tool.run.effect == effect
         and tool.name not in called
         and is_meant(tool, state)
-        and (words[tool] - covered or _is_marked(tool, left))
+        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in left)))
     )
 
 
@@ -326,12 +328,16 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
     Any of them, if it has values that no call has, and asks for one that changes something; otherwise the
-    tools that it asks for, if it has several parts, or nothing was changed as it asks.
+    tools that it asks for, if it has several parts, or nothing was changed as it asks. None after a call that
+    has failed, and after two that were refused.
     """
-    reads, changes = asked_for(pool, state, "read"), asked_for(pool, state)
-    if has_all_parts(pool, state) or not (reads or changes):
+    done, reads = calls_done(state), asked_for(pool, state, "read")
+    changes = asked_for(pool, state, marked=False)
+    since = list(dropwhile(lambda step: step.result is None, state.steps))
+    is_stuck = not done or sum(step.result is None for step in since) > 1 or since[-1].fault is not None
+    if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):
         return ()
-    if changes and uncovered_values(state.query, calls_done(state)):
+    if changes and uncovered_values(state.query, done):
         return others
     changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
     asked = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
