@@ -68,7 +68,7 @@ _PURPOSE: Final = frozenset(("name", "description", "values"))
 _ENGLISH: Final = """
 a an the and or of to in on at by for from with into is are was were be been being am do does did have has
 had i you he she it we they me us him them my your his her its our their this that these those as if not no
-can could would should will shall may might must what which who how when where why please there than so let
+can could would should will shall may might must what which who how when where why please there than so let get
 s t d m re ve ll want need like tell give help know
 """
 _ITALIAN: Final = """
