@@ -102,6 +102,47 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
 
 
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b)")
+_REFERS_BACK: Final = re.compile(
+    r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
+    r"|what (?:is|it says|they say)|what's|(?:lo|il) (?:stesso|testo|contenuto|risultato)|la lista|i nomi"
+    r"|(?:ciò|quello) che|cosa (?:c'è|dice))\b",
+    re.IGNORECASE,
+)
+_SHORTENED: Final = re.compile(r"\b(?:summar|short|brief|translat|riassu|sintesi|traduc)", re.IGNORECASE)
+_CONTENT_NAME: Final = re.compile(r"content|body|text|message", re.IGNORECASE)
+
+
+def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments of a call with what was read as its content, if the request says to pass it on.
+
+    In place of a text that has not most of the words of `entries`, those of the last result: a small model
+    writes "This is the content of a.txt". Not where the request asks for a summary, or has the text itself.
+    """
+    request = request[:LONGEST_REQUEST]
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    read = set(_GROUP.findall(" ".join(texts).casefold())) - set(_GROUP.findall(request.casefold()))
+    if (
+        not read
+        or len(texts) < len(entries)
+        or not _REFERS_BACK.search(request)
+        or _SHORTENED.search(request)
+    ):
+        return dict(arguments)
+
+    def filled(value: Any, name: str) -> Any:
+        match value:
+            case str() if _CONTENT_NAME.search(name) and value not in request:
+                passed_on = read.intersection(_GROUP.findall(value.casefold()))
+                return value if len(passed_on) >= _MOST_WORDS * len(read) else "\n".join(texts)
+            case Mapping():
+                return {key: filled(member, key) for key, member in value.items()}
+            case list():
+                return [filled(member, name) for member in value]
+        return value
+
+    return {key: filled(member, key) for key, member in arguments.items()}
+
+
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
     rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s+{_TEXT})?|{_TEXT})"

@@ -6,7 +6,7 @@
 BM25F (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", section 3.6): a word
 counts more in a tool's name than in its description or affinity, and there more than in its arguments. Words
 are compared by their English and Italian stems, without case and accents. Words that a request quotes, and
-numbers, count half: they are values of arguments.
+numbers, count half: they are values of arguments. A phrase of an affinity counts if a request has all of it.
 
 Invariants: the score of a tool depends on the pool only through the number of tools that contain each word
 of the request, so a tool without any of them changes no other score; a tool whose name is in the request is
@@ -62,14 +62,16 @@ _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "argument descriptions": (1.0, 30),
 }
 """Each field's weight, and the words that a typical tool has in it."""
+_PHRASE_SCORE: Final = math.log1p(_COMMON) * 2.0 / (2.0 + _SATURATION)
+"""Of a phrase of a tool's affinity: that of a word there which no other tool has."""
 _PURPOSE: Final = frozenset(("name", "description", "values"))
 """The fields that say what a tool does, rather than what it is about or how it is called."""
 
 _ENGLISH: Final = """
 a an the and or of to in on at by for from with into is are was were be been being am do does did have has
 had i you he she it we they me us him them my your his her its our their this that these those as if not no
-can could would should will shall may might must what which who how when where why please there than so let get
-s t d m re ve ll want need like tell give help know
+can could would should will shall may might must what which who how when where why please there than so let
+get s t d m re ve ll want need like tell give help know
 """
 _ITALIAN: Final = """
 un uno una il lo la i gli le l e ed o od di a ad da in con su per tra fra del dello della dei degli delle dell
@@ -141,7 +143,10 @@ class BM25Ranker:
             rarity = weight * math.log1p(_COMMON / containing)
             for index, frequency in enumerate(found):
                 scores[index] += rarity * frequency / (frequency + _SATURATION)
-        return scores
+        return [
+            score + _PHRASE_SCORE * len(_phrases_in(query, tool))
+            for score, tool in zip(scores, tools, strict=True)
+        ]
 
 
 BM25: Final = BM25Ranker()
@@ -178,18 +183,29 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
         for tool in tools
     }
     counts = Counter(chain.from_iterable(asking.values()))
-    text = f" {' '.join(_WORD.findall(asked))} "
     return {
-        tool: frozenset(word for word in said if counts[word] <= _MOST_ASKED_FOR)
-        | {phrase for phrase in map(plain_text, tool.affinity) if " " in phrase and f" {phrase} " in text}
+        tool: frozenset(word for word in said if counts[word] <= _MOST_ASKED_FOR) | _phrases_in(asked, tool)
         for tool, said in asking.items()
     }
+
+
+def _phrases_in(query: str, tool: Tool) -> frozenset[str]:
+    """Return the phrases of a tool's affinity that a request has."""
+    text = f" {' '.join(_WORD.findall(query))} "
+    return frozenset(phrase for phrase in _phrases(tool) if f" {phrase} " in text)
+
+
+@lru_cache(maxsize=8192)
+def _phrases(tool: Tool) -> tuple[str, ...]:
+    words = (_WORD.findall(plain_text(text)) for text in tool.affinity)
+    return tuple(" ".join(several) for several in words if len(several) > 1)
 
 
 @lru_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    texts = [text for text in tool.affinity if " " not in text] or [tool.name, *tool.descriptions.values()]
+    words = [text for text in tool.affinity if len(_WORD.findall(text)) == 1]
+    texts = words or [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 
 

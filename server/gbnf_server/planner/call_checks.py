@@ -31,7 +31,7 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested, is_only_source
+from gbnf.tools.coverage import as_requested, is_only_source, with_content
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -131,9 +131,13 @@ def _checked(
     repairs = found.repairs
     if options.is_small_native and verdict.ok and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
-        requested = call | {"arguments": as_requested(call["arguments"], said(state), known)}
+        arguments = as_requested(call["arguments"], said(state), known)
+        last = state.steps[-1].result if state.steps else None
+        if isinstance(entries := (last or {}).get("entries"), list):
+            arguments = with_content(arguments, said(state), entries)
+        requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
-            call, repairs = requested, (*repairs, "texts: written as the request spells them")
+            call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])

@@ -145,7 +145,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     readers = file_readers(ready) if is_first else ()
     if is_first and has_content_of(state.query) and asked_for(ready, state):
         # it would send what may be in the report
-        reads = asked_for(ready, state, "read") or readers
+        reads = tuple(dict.fromkeys((*asked_for(ready, state, "read"), *readers)))
         ready, answers = reads or ready, not reads
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False

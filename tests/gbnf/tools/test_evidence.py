@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
-from gbnf.tools.coverage import as_requested, is_covered, is_only_source, takes_more, with_values_left
+from gbnf.tools.coverage import (
+    as_requested,
+    is_covered,
+    is_only_source,
+    takes_more,
+    with_content,
+    with_values_left,
+)
 from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
 from support.json_values import json_values
@@ -264,6 +271,32 @@ def test_texts_are_written_as_the_request_spells_them(
 ) -> None:
     assert as_requested(written, request_, '["known.txt"]') == meant
     assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+READ = ["the key is under the stone", "call Ada"]
+PASSED_ON = "the key is under the stone\ncall Ada"
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "passed_on"),
+    [
+        ("read a.txt and write the same text to b.txt", {"content": "This is the content"}, True),
+        ("mail ada@example.com what is in the report", {"body": "See below.", "subject": "Report"}, True),
+        ("leggi a.txt e manda il contenuto a b@example.com", {"body": "Ecco."}, True),
+        ("read a.txt and mail it to b@example.com", {"body": "Key: under the stone. Call Ada!"}, False),
+        ("read a.txt and mail a summary of it to b@example.com", {"body": "About a key."}, False),
+        ("read a.txt, then mail 'hello' to b@example.com", {"body": "hello"}, False),
+        ("read a.txt, then greet b@example.com", {"body": "Good day."}, False),
+        ("read a.txt and name it in my calendar", {"title": "Reading"}, False),
+    ],
+)
+def test_what_was_read_is_passed_on(request_: str, written: dict[str, Any], passed_on: bool) -> None:
+    name = next(iter(written))
+    expected = {**written, name: PASSED_ON} if passed_on else written
+    assert with_content(written, request_, READ) == expected
+    nested = {"files": [{"path": "b.txt", **written}]}
+    assert with_content(nested, request_, READ) == {"files": [{"path": "b.txt", **expected}]}
+    assert with_content(written, request_, []) == written
 
 
 @pytest.mark.parametrize(

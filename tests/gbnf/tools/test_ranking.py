@@ -407,6 +407,14 @@ def test_a_request_for_the_content_of_something(query: str, content: bool) -> No
     assert has_content_of(query) == content
 
 
+def test_a_phrase_of_an_affinity_counts_where_a_request_has_all_of_it() -> None:
+    phrased = replace(make_tool("a", "Add events."), affinity=("in my diary",))
+    plain = replace(make_tool("b", "Find slots."), affinity=("diary", "my"))
+    for query, first in (("lunch, in my diary", "a"), ("my diary, in short", "b")):
+        scores = BM25.rank(query, [phrased, plain])
+        assert ("a" if scores[0] > scores[1] else "b") == first
+
+
 def test_a_quoted_word_counts_less() -> None:
     pool = [make_tool("send_report"), make_tool("add_task")]
     assert_rank(best_first(pool, 'add "send the report" as a task'), "add_task")
