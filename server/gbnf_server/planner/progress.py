@@ -15,7 +15,7 @@ from gbnf.tools import Tool
 from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
-from gbnf.tools.ranking import asking_words, common_words
+from gbnf.tools.ranking import asking_words, common_words, file_readers
 from gbnf.tools.request_values import asks_for_several, may_name_time, most_calls, named_dates, times_in
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
@@ -216,10 +216,11 @@ def next_tools(
     """Return those of the tools `ready` that a small model may call next, and whether it may answer."""
     if is_done:
         return (), True
-    ready = _still_needed(pool, ready, state, options)
+    all_ready, ready = ready, _still_needed(pool, ready, state, options)
     if not calls_done(state) and [step.fault for step in state.steps if step.fault] == ["error"]:
         # it would apologise for a path that it has guessed; what only reads can be tried
         reads = tuple(tool for tool in ready if tool.run.effect == "read")
+        reads = tuple(dict.fromkeys((*reads, *file_readers(all_ready))))
         if reads and state.steps[-1].fault:
             return reads, False
     left = unused(pool, state, options)
