@@ -126,6 +126,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     kept = selection.kept
     if is_small_native and options.filter:
         kept = _best_first(kept, state, options)
+        # what will not be offered is not declared either
+        kept = tuple(tool for tool in kept if tool in state.described or is_meant(tool, state)) or kept
     tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))

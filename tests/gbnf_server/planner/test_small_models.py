@@ -221,7 +221,7 @@ def test_an_answer_that_proposes_a_call_makes_it() -> None:
 
 
 def test_a_call_that_is_proposed_for_something_else_is_not_made() -> None:
-    proposed = f"Use this:\n\n```json\n{json.dumps(FOLDER)}\n```"
+    proposed = 'Use this:\n\n```json\n{"name": "get_now", "arguments": {}}\n```'
     options = {**SMALL, "gives_logprobs": True}
     driven = drive("play some jazz", odds(0), proposed, "I cannot play music.", options=options)
     assert not driven.of(ExecuteTool)
@@ -421,6 +421,18 @@ def test_what_a_request_does_not_ask_for_is_not_offered_after_a_result(
     done = written({"name": name, "arguments": arguments})
     driven = drive(query, done, "Well.", replies=[{"entries": ["milk"]}])
     assert all(hidden not in started.tools for started in driven.of(StepStarted)[1:])
+
+
+@pytest.mark.parametrize(
+    ("query", "declared"),
+    [("find the csv files in the folder data", False), ("create the folder data", True)],
+)
+def test_a_tool_that_is_not_offered_in_the_run_is_not_declared(query: str, declared: bool) -> None:
+    for options in (SMALL, LARGE):
+        asked = drive(query, "Well.", options=options).of(CallModel)[0].request
+        names = {tool["function"]["name"] for tool in asked.tools}
+        assert ("create_dirs" in names) == (declared or options is LARGE)
+        assert "find_files" in names
 
 
 def test_a_guessed_path_is_looked_for_before_a_small_model_apologises() -> None:
