@@ -121,12 +121,15 @@ class AnswerNotAllowedError(GbnfError):
 class TextCalls:
     """Calls in the text of a model that nothing constrains, in any syntax, and text.
 
-    `required`: the answer must have a call. `parallel`: it may have several.
+    `required`: the answer must have a call. `parallel`: it may have several. `optional`: it may also be read
+    without its calls, which are left out if they are invalid.
     """
 
-    def __init__(self, tools: Sequence[Tool], *, required: bool, parallel: bool) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], *, required: bool = False, parallel: bool, optional: bool = False
+    ) -> None:
         self._stream = CallStream(tools)
-        self._required, self._parallel = required, parallel
+        self._required, self._parallel, self._optional = required, parallel, optional
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are no call whatever follows."""
@@ -138,7 +141,7 @@ class TextCalls:
         deltas = self._texts(result.content[len(self._stream.shown) :])
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
-            if result.invalid and not truncated:
+            if result.invalid and not truncated and not self._optional:
                 raise AnswerNotAllowedError(result.invalid[0].error)
             calls = tuple(call for call in result.calls if not call.truncated)
         if self._required and not (calls or truncated):

@@ -15,6 +15,7 @@ from gbnf import Tool
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
+from gbnf.protocols.readers import TextCalls
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta, TextDelta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
@@ -242,7 +243,9 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     said = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
     if odds >= LEAST_CALL_ODDS[is_about(said, compiled.tools)]:
         return replace(compiled, enforcement=enforcement)
-    return replace(compiled, constraint=prose, enforcement=enforcement)
+    # a call that the text proposes, also between prose, is made
+    reader = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
+    return replace(compiled, constraint=prose, reader=reader, enforcement=enforcement)
 
 
 async def _answer_turn(

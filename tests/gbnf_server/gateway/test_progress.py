@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gbnf_server.backends.base import Completion, ModelInfo, Request, Usage
 from gbnf_server.gateway.answers import AnswerEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
 from gbnf_server.gateway.engine import Engine
+from gbnf_server.llama.token_values import TokenLogprob
 from support.backends import FakeBackend
 from support.gateway_answers import answer, calls, end, text
 from support.tool_templates import JSON_IN_TAGS
@@ -151,6 +153,28 @@ def test_a_large_model_and_one_without_hints_may_repeat() -> None:
     for model, engine in ((large, Engine()), (Small(again), Engine(hints=False))):
         assert [name for name, _ in calls(answer(request, model, engine))] == ["get_weather"]
         engine.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", ["", "\n\nIt shows the file."])
+@pytest.mark.parametrize(("name", "made"), [("read_file", True), ("show_file", False)])
+def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: str, stream: bool) -> None:
+    proposed = json.dumps(called(name, path="b.txt"))
+    model = Small("", f"You can do this:\n\n```json\n{proposed}\n```{after}")
+    first = model.generate
+
+    async def generate(request: Request) -> Any:
+        async for event in first(request):
+            is_last = isinstance(event, Completion) and request.max_tokens == 1
+            top = ((b"You", -0.001), (b"`", -9.0))
+            yield replace(event, logprobs=(TokenLogprob(b"You", -0.001, top),)) if is_last else event
+
+    model.generate = generate  # type: ignore[method-assign]  # a model that means to answer
+    events = ask(model, "read b.txt to me", stream=stream)
+    assert calls(events) == [("read_file", '{"path": "b.txt"}')] * made
+    assert text(events).startswith("You can do this:")
+    assert "read_file" not in text(events)
+    assert end(events).reason == ("tool_calls" if made else "stop")
 
 
 def test_an_error_is_no_result() -> None:
