@@ -167,14 +167,30 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
     return 0 < left < before
 
 
-def is_meant(tool: Tool, state: RunState) -> bool:
-    """Return whether a small model may call a tool for a request: what changes something needs a word of it.
+def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+    """Return the tools that a small model may call for a request: what changes something needs a word of it.
 
-    It writes over the file that it is asked to read. A question changes nothing. A tool that needs a time,
-    which no result has either, also needs a request that may name one. A tool without an affinity may be
-    meant by other words, and one that does not say so changes nothing.
+    It writes over the file that it is asked to read. A question changes nothing. A request for one thing that
+    asks for one tool means no other that changes something. A tool that needs a time, which no result has
+    either, also needs a request that may name one. A tool without an affinity may be meant by other words,
+    and one that does not say so changes nothing.
     """
-    if tool.run.effect == "read" or not tool.affinity:
+    request = said(state)
+    possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
+    words = {} if asks_for_several(request) else asking_words(request, filter_pool(tools, request).kept)
+    asked = {tool for tool, several in words.items() if several or _is_marked(tool, request)}
+    if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
+        return possible
+    return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
+
+
+def _may_be_left_out(tool: Tool) -> bool:
+    """Return whether a tool says that it changes something, and how it is asked for."""
+    return tool.run.effect == "write" and bool(tool.affinity)
+
+
+def _may_be_meant(tool: Tool, state: RunState) -> bool:
+    if not _may_be_left_out(tool):
         return True
     is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
     if is_question or not (common_words(said(state), tool) or _is_marked(tool, said(state))):
@@ -279,7 +295,7 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         return False
     if options.is_small_native and has_all_parts(pool, state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-        scores = _scores(tuple(tool for tool in pool if is_meant(tool, state)), state, options)
+        scores = _scores(meant(pool, state), state, options)
         best = max(scores.values(), default=0.0)
         is_best = last is not None and scores.get(last, 0.0) >= _NEARLY * best > 0
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
@@ -320,7 +336,7 @@ def asked_for(
         for tool in pool
         if tool.run.effect == effect
         and tool.name not in called
-        and is_meant(tool, state)
+        and _may_be_meant(tool, state)
         and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in left)))
     )
 

@@ -43,8 +43,8 @@ from gbnf_server.planner.progress import (
     asked_for,
     calls_done,
     dates_to_tell,
-    is_meant,
     lists_more,
+    meant,
     next_tools,
     said,
     seems_done,
@@ -127,7 +127,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if is_small_native and options.filter:
         kept = _best_first(kept, state, options)
         # what will not be offered is not declared either
-        kept = tuple(tool for tool in kept if tool in state.described or is_meant(tool, state)) or kept
+        offerable = {*state.described, *meant(kept, state)}
+        kept = tuple(tool for tool in kept if tool in offerable) or kept
     tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
@@ -142,7 +143,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready = left
     state.calls.left_out = ""
     if is_small_native and options.filter:
-        ready = tuple(tool for tool in ready if is_meant(tool, state))
+        ready = meant(ready, state)
     is_first = is_small_native and answers and not state.steps
     readers = file_readers(ready) if is_first else ()
     if is_first and has_content_of(state.query) and asked_for(ready, state):

@@ -425,7 +425,12 @@ def test_what_a_request_does_not_ask_for_is_not_offered_after_a_result(
 
 @pytest.mark.parametrize(
     ("query", "declared"),
-    [("find the csv files in the folder data", False), ("create the folder data", True)],
+    [
+        ("find the csv files in the folder data", False),
+        ("create the folder data", True),
+        ("delete the log files in the folder data", False),  # it asks for one thing, and for another tool
+        ("delete the log files and create the folder data", True),
+    ],
 )
 def test_a_tool_that_is_not_offered_in_the_run_is_not_declared(query: str, declared: bool) -> None:
     for options in (SMALL, LARGE):
