@@ -7,7 +7,7 @@ A small model fills in optional arguments that nobody asked for, and invents val
 - A string may copy the names, quotes, codes and paths of the request, and a number may be one of its
   numbers: 5 % is 0.05, unless the argument is described as a percentage.
 - A request supports an optional argument if they have a word in common, by its stem: of the argument's name,
-  of one of its enum values, or two of its description.
+  of one of its enum values, or two of its description. A year, a month and a unit are supported by one.
 - It supports the enum values with the largest share of their words in it, and in a list those with half of
   their words.
 """
@@ -23,7 +23,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 from gbnf.tools.coverage import argument_values, calls_text
 from gbnf.tools.ranking import word_stems
-from gbnf.tools.request_values import LONGEST_REQUEST, RequestNumber, dates_in, names_in, numbers_in
+from gbnf.tools.request_values import (
+    LONGEST_REQUEST,
+    RequestNumber,
+    dates_in,
+    names_in,
+    names_month,
+    numbers_in,
+)
 from gbnf.tools.tool import Tool
 
 _DESCRIPTION_WORDS: Final = 2
@@ -34,6 +41,11 @@ _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
 _QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
 _PLAUSIBLE_YEAR: Final = re.compile(r"(?:1[6-9]|20)\d\d")
+_MEASURE: Final = re.compile(
+    r"\d\s?(?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+\b",
+    re.IGNORECASE,
+)
+"""A number with its unit."""
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -168,6 +180,8 @@ def _of_argument(
         choices = tuple(dict.fromkeys(day.strftime(form) for day in dates))
     values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
     is_named |= "year" in name.lower() and any(_PLAUSIBLE_YEAR.fullmatch(value) for value in values)
+    is_named |= "month" in name.lower() and names_month(request)
+    is_named |= "unit" in name.lower() and "enum" not in item and _MEASURE.search(request) is not None
     is_affirmed = is_named and known.get("type") == "boolean"
     return ArgumentEvidence(
         is_named or bool(choices) or _is_described(said, known),

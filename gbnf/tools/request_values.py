@@ -165,6 +165,12 @@ def named_dates(request: str, today: date) -> dict[str, date]:
     return dict(_dates(request, today))
 
 
+def names_month(request: str) -> bool:
+    """Return whether a request has the name of a month: "may" is none."""
+    words = re.findall(r"[^\W\d_]+", request[:LONGEST_REQUEST])
+    return any(word.casefold() in _MONTHS and word not in {"may", "mar", "sep", "dec"} for word in words)
+
+
 def _dates(request: str, today: date | None) -> list[tuple[str, date]]:
     dates: dict[int, tuple[str, date]] = {}
     for match in chain.from_iterable(islice(pattern.finditer(request), _MOST) for pattern in _DATES):

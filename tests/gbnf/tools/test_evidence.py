@@ -41,6 +41,24 @@ def evidence(request_: str, *tools: Tool, **options: Any) -> Evidence:
 
 
 @pytest.mark.parametrize(
+    ("request_", "supported"),
+    [
+        ("the circumference for a radius of 4 inches", {"unit"}),
+        ("the circumference for a radius of 4", set()),
+        ("compute 3 and 4, 5 times", set()),
+        ("80000 sq ft, in December", {"unit", "month"}),
+        ("4 m, in 1999", {"unit", "year"}),
+        ("it may rain", set()),
+    ],
+)
+def test_a_unit_a_month_and_a_year_support_their_arguments(request_: str, supported: set[str]) -> None:
+    text = {"type": "string"}
+    measured = tool(unit=text, month=text, year={"type": "integer"}, temperature_unit=UNIT)
+    arguments = evidence(request_, measured).arguments["t"]
+    assert {name for name, known in arguments.items() if known.is_supported} == supported
+
+
+@pytest.mark.parametrize(
     ("request_", "unsupported", "choices"),
     [
         ("weather in Rome", {"unit", "nights", "breakfast"}, ()),
