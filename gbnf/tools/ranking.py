@@ -204,8 +204,7 @@ def _phrases(tool: Tool) -> tuple[str, ...]:
 @lru_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    words = [text for text in tool.affinity if len(_WORD.findall(text)) == 1]
-    texts = words or [tool.name, *tool.descriptions.values()]
+    texts = _words_of_affinity(tool) or [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 
 
@@ -278,7 +277,8 @@ def _is_subject(query: str, tool: Tool) -> bool:
     words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
     implied = {term for word in words for term in _terms(word, ("english",))}
     said = {term for terms in _query_words(text) for term in terms}
-    return not implied.isdisjoint(_document(tool)) or not said.isdisjoint(_affinity(tool))
+    has_word = not said.isdisjoint(_affinity(tool)) or bool(_phrases_in(text, tool))
+    return has_word or not implied.isdisjoint(_document(tool))
 
 
 def _required_numbers(tool: Tool) -> int:
@@ -310,7 +310,14 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
 
 @lru_cache(maxsize=8192)
 def _affinity(tool: Tool) -> frozenset[str]:
-    return frozenset(term for text in tool.affinity for _, terms in _stemmed(text) for term in terms)
+    return frozenset(
+        term for text in _words_of_affinity(tool) for _, terms in _stemmed(text) for term in terms
+    )
+
+
+def _words_of_affinity(tool: Tool) -> tuple[str, ...]:
+    """Return the affinity of a tool without its phrases."""
+    return tuple(text for text in tool.affinity if len(_WORD.findall(text)) == 1)
 
 
 @lru_cache(maxsize=8192)

@@ -255,7 +255,7 @@ def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | No
 
 def test_after_a_refusal_a_small_model_is_offered_what_fits() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "measurements", "pattern": "*.csv"}}
-    query = "find the csv files in the folder measurements, then look"
+    query = "find the csv files in the folder measurements, then tell the current state"
     driven = drive(query, *map(written, (find, find)), "These.", replies=[{"entries": ["a.csv"], "count": 1}])
     first, second, *_ = driven.of(StepStarted)
     assert "find_events_empty" in first.tools
@@ -362,7 +362,7 @@ def test_a_further_call_has_more_of_the_request_or_of_the_results(
     ]
     again = [{"name": first, "arguments": second}] if second else reads
     found = {"name": first, "arguments": {"base_path": "notes", "pattern": "*.md"}}
-    query = "look into notes and tell me all about each of these, then the rest, please"
+    query = "look into notes and tell me the current state of each of these, then the rest, please"
     texts = [*map(written, [found, *again]), "That is all."]
     driven = drive(query, *texts, replies=[result, {"entries": ["oats"]}, {"entries": ["milk"]}])
     assert len(driven.of(ExecuteTool)) == made
