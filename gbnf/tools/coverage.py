@@ -67,7 +67,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
-    listed = {number: first for number, first in joined.items() if not re.search(rf"\b{number}\b", request)}
+    whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
+    listed = {number: first for number, first in joined.items() if number not in whole}
 
     def completed(text: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
@@ -83,8 +84,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
-        if said := [quote for quote in dictated if _is_most_of(text, quote)]:
-            return said[0]
+        if whole_text := next((quote for quote in dictated if _is_most_of(text, quote)), ""):
+            return whole_text
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
@@ -145,9 +146,10 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
 
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
-    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s+{_TEXT})?|{_TEXT})"
-    r"\s+(?P<text>[^\n\"'`“«]{1,400}?)"
-    rf"\s+(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
+    # a run of spaces is matched in one way, so that no request takes more than linear time
+    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s++{_TEXT})?|{_TEXT})"
+    r"\s++(?P<text>[^\n\"'`“«]{1,400}?)"
+    rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
     re.IGNORECASE,
 )
 _MOST_WORDS: Final = 2 / 3
