@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from functools import lru_cache
 from itertools import chain, dropwhile
 from typing import Any, Literal, TypeAlias
 
@@ -177,11 +178,17 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """
     request = said(state)
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
-    words = {} if asks_for_several(request) else asking_words(request, filter_pool(tools, request).kept)
+    words = {} if asks_for_several(request) else _asking_words(tools, request)
     asked = {tool for tool, several in words.items() if several or _is_marked(tool, request)}
     if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
+
+
+@lru_cache(maxsize=32)
+def _asking_words(pool: tuple[Tool, ...], request: str) -> Mapping[Tool, frozenset[str]]:
+    """Return `asking_words` of the tools that the rules offer. A step needs them several times."""
+    return asking_words(request, filter_pool(pool, request).kept)
 
 
 def _may_be_left_out(tool: Tool) -> bool:
@@ -327,13 +334,12 @@ def asked_for(
     address is one, only by an address that no call has.
     """
     request, called = said(state), succeeded(state.steps)
-    pool = filter_pool(pool, request).kept
-    words = asking_words(request, pool)
-    covered = frozenset[str]().union(*(words[tool] for tool in pool if tool.name in called))
+    words = _asking_words(pool, request)
+    covered = frozenset[str]().union(*(words[tool] for tool in words if tool.name in called))
     left = " ".join(uncovered_values(request, calls_done(state)))
     return tuple(
         tool
-        for tool in pool
+        for tool in words
         if tool.run.effect == effect
         and tool.name not in called
         and _may_be_meant(tool, state)
