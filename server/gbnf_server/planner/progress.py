@@ -343,7 +343,7 @@ def asked_for(
         if tool.run.effect == effect
         and tool.name not in called
         and _may_be_meant(tool, state)
-        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in left)))
+        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in tool.offer.markers)))
     )
 
 

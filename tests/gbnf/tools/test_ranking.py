@@ -377,6 +377,9 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("find all files and read them", "write_files", set()),  # one word of a phrase
         ("the list should be read", "write_files", set()),
         ("delete it", "get_now", set()),
+        ("read a.txt, but do not write or send anything", "write_files", set()),
+        ("read a.txt, but do not write or send anything", "send_messages", set()),
+        ("don't forget to mail giulia", "send_messages", {"mail"}),
     ],
 )
 def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:
