@@ -352,10 +352,11 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
 
     Any of them, if it has values that no call has, and asks for one that changes something; otherwise the
     tools that it asks for, if it has several parts, or nothing was changed as it asks. None after a call that
-    has failed, and after two that were refused.
+    has failed, and after two that were refused. A tool without an affinity that changes something may stay
+    uncalled: a question may have words of its description, as in "which pull requests can I merge?"
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
-    changes = asked_for(pool, state, marked=False)
+    changes = tuple(tool for tool in asked_for(pool, state, marked=False) if tool.affinity)
     since = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in since) > 1 or since[-1].fault is not None
     if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):
