@@ -206,7 +206,10 @@ def _may_be_meant(tool: Tool, state: RunState) -> bool:
 
 
 def _is_marked(tool: Tool, request: str) -> bool:
-    """Return whether a request with a marker of a tool asks for it: if addresses are one, with an address."""
+    """Return whether a tool that the rules offer is asked for by its markers.
+
+    It is, since the request has one of them, unless addresses are one and the request has none.
+    """
     return bool(tool.offer.markers) and ("@" not in tool.offer.markers or "@" in request)
 
 
