@@ -121,8 +121,8 @@ class AnswerNotAllowedError(GbnfError):
 class TextCalls:
     """Calls in the text of a model that nothing constrains, in any syntax, and text.
 
-    `required`: the answer must have a call. `parallel`: it may have several. `optional`: it may also be read
-    without its calls, which are left out if they are invalid.
+    `required`: the answer must have a call. `parallel`: it may have several. `optional`: invalid calls are
+    left out, and are no error.
     """
 
     def __init__(
@@ -136,7 +136,10 @@ class TextCalls:
         return self._texts(self._stream.feed(chunk))
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
-        """Return the rest. Raises AnswerNotAllowedError for a call of another tool, or without a call."""
+        """Return the rest.
+
+        Raises AnswerNotAllowedError for an invalid call, unless `optional`, and without a call if `required`.
+        """
         result = self._stream.close()
         deltas = self._texts(result.content[len(self._stream.shown) :])
         calls: tuple[ToolCall, ...] = ()

@@ -67,7 +67,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
-    listed = {number: first for number, first in joined.items() if not re.search(rf"\b{number}\b", request)}
+    whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
+    listed = {number: first for number, first in joined.items() if number not in whole}
 
     def completed(text: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
@@ -83,8 +84,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
-        if said := [quote for quote in dictated if _is_most_of(text, quote)]:
-            return said[0]
+        if whole_text := next((quote for quote in dictated if _is_most_of(text, quote)), ""):
+            return whole_text
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
@@ -108,32 +109,36 @@ _REFERS_BACK: Final = re.compile(
     r"|(?:ciò|quello) che|cosa (?:c'è|dice))\b",
     re.IGNORECASE,
 )
-_SHORTENED: Final = re.compile(r"\b(?:summar|short|brief|translat|riassu|sintesi|traduc)", re.IGNORECASE)
-_CONTENT_NAME: Final = re.compile(r"content|body|text|message", re.IGNORECASE)
+_REWORDED: Final = re.compile(
+    r"\b(?:summar|short|brief|translat|repl(?:y|ies)|answer|respon|count|how many|riassu|sintesi|traduc|rispo"
+    r"|quant[ie])",
+    re.IGNORECASE,
+)
+_CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re.IGNORECASE)
 
 
 def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
     """Return the arguments of a call with what was read as its content, if the request says to pass it on.
 
-    In place of a text that has not most of the words of `entries`, those of the last result: a small model
-    writes "This is the content of a.txt". Not where the request asks for a summary, or has the text itself.
+    `entries`: those of the last result. In place of a text that has not most of their words: a small model
+    writes "This is the content of a.txt". Not where the request asks for a summary or a reply, or has the
+    text itself, and not in place of a part of them, such as the first line.
     """
     request = request[:LONGEST_REQUEST]
     texts = [entry for entry in entries if isinstance(entry, str)]
-    read = set(_GROUP.findall(" ".join(texts).casefold())) - set(_GROUP.findall(request.casefold()))
-    if (
-        not read
-        or len(texts) < len(entries)
-        or not _REFERS_BACK.search(request)
-        or _SHORTENED.search(request)
-    ):
+    words = set(_GROUP.findall(" ".join(texts).casefold()))
+    read = words - set(_GROUP.findall(request.casefold()))
+    is_passed_on = _REFERS_BACK.search(request) and not _REWORDED.search(request)
+    if not read or len(texts) < len(entries) or not is_passed_on:
         return dict(arguments)
 
     def filled(value: Any, name: str) -> Any:
         match value:
-            case str() if _CONTENT_NAME.search(name) and value not in request:
-                passed_on = read.intersection(_GROUP.findall(value.casefold()))
-                return value if len(passed_on) >= _MOST_WORDS * len(read) else "\n".join(texts)
+            case str() if _CONTENT_NAME.fullmatch(name) and value not in request:
+                written = set(_GROUP.findall(value.casefold()))
+                is_part = bool(written) and written <= words
+                has_most = len(read & written) >= _MOST_WORDS * len(read)
+                return value if is_part or has_most else "\n".join(texts)
             case Mapping():
                 return {key: filled(member, key) for key, member in value.items()}
             case list():
@@ -145,9 +150,10 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
 
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
-    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s+{_TEXT})?|{_TEXT})"
-    r"\s+(?P<text>[^\n\"'`“«]{1,400}?)"
-    rf"\s+(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
+    # a run of spaces is matched in one way, so that no request takes more than linear time
+    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s++{_TEXT})?|{_TEXT})"
+    r"\s++(?P<text>[^\n\"'`“«]{1,400}?)"
+    rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
     re.IGNORECASE,
 )
 _MOST_WORDS: Final = 2 / 3

@@ -97,6 +97,10 @@ _PLACE: Final = re.compile(
     r"(?:\s+(?!(?:and|or|then|to|e|ed|o|poi|calendar\w*|agenda)\b)\w+){1,3}"
 )
 """Words that say where something is; an event is put into a calendar."""
+_FORBIDDEN: Final = re.compile(
+    r"\b(?:do not|don['’]?t|never|without|non|senza)(?:\s+(?!forget|dimentic)\w+){1,3}"
+)
+"""Words that say what not to do."""
 _MOST_ASKED_FOR: Final = 2
 """Tools that a word may ask for; one of more tools says what they are about."""
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
@@ -143,8 +147,9 @@ class BM25Ranker:
             rarity = weight * math.log1p(_COMMON / containing)
             for index, frequency in enumerate(found):
                 scores[index] += rarity * frequency / (frequency + _SATURATION)
+        text = _spaced(query)
         return [
-            score + _PHRASE_SCORE * len(_phrases_in(query, tool))
+            score + _PHRASE_SCORE * len(_phrases_in(text, tool))
             for score, tool in zip(scores, tools, strict=True)
         ]
 
@@ -172,27 +177,29 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Not those that only say where: "the files in the folder".
+    its name and description. Not those that only say where, "the files in the folder", or what not to do.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    words = set(_WORD.findall(_PLACE.sub(" ", asked)))
+    words = dict.fromkeys(_WORD.findall(_PLACE.sub(" ", _FORBIDDEN.sub(" ", asked))))
     languages = _languages(_WORD.findall(asked))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
-    asking = {
+    words_of = {
         tool: frozenset(word for word, stems in terms.items() if not _requested(tool).isdisjoint(stems))
         for tool in tools
     }
-    counts = Counter(chain.from_iterable(asking.values()))
-    return {
-        tool: frozenset(word for word in said if counts[word] <= _MOST_ASKED_FOR) | _phrases_in(asked, tool)
-        for tool, said in asking.items()
-    }
+    counts = Counter(chain.from_iterable(words_of.values()))
+    common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(asked)
+    return {tool: (words_of[tool] - common) | _phrases_in(text, tool) for tool in tools}
 
 
-def _phrases_in(query: str, tool: Tool) -> frozenset[str]:
-    """Return the phrases of a tool's affinity that a request has."""
-    text = f" {' '.join(_WORD.findall(query))} "
-    return frozenset(phrase for phrase in _phrases(tool) if f" {phrase} " in text)
+def _spaced(query: str) -> str:
+    """Return the words of a request, each between single spaces."""
+    return f" {' '.join(_WORD.findall(query))} "
+
+
+def _phrases_in(spaced: str, tool: Tool) -> frozenset[str]:
+    """Return the phrases of a tool's affinity that a request has. `spaced`: the request, see `_spaced`."""
+    return frozenset(phrase for phrase in _phrases(tool) if f" {phrase} " in spaced)
 
 
 @lru_cache(maxsize=8192)

@@ -15,7 +15,7 @@ from gbnf import Tool
 from gbnf.calls.validation import validate_call
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
-from gbnf.protocols.readers import TextCalls
+from gbnf.protocols.readers import PlainText, TextCalls
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta, TextDelta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
@@ -241,10 +241,12 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
         return compiled
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
     said = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
-    if odds >= LEAST_CALL_ODDS[is_about(said, compiled.tools)]:
+    is_related = is_about(said, compiled.tools)
+    if odds >= LEAST_CALL_ODDS[is_related]:
         return replace(compiled, enforcement=enforcement)
-    # a call that the text proposes, also between prose, is made
-    reader = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
+    # a call that the text proposes, also between prose, is made, but not in an answer about something else
+    proposed = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
+    reader = PlainText if is_related is False else proposed
     return replace(compiled, constraint=prose, reader=reader, enforcement=enforcement)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from functools import lru_cache
 from itertools import chain, dropwhile
 from typing import Any, Literal, TypeAlias
 
@@ -177,11 +178,17 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """
     request = said(state)
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
-    words = {} if asks_for_several(request) else asking_words(request, filter_pool(tools, request).kept)
+    words = {} if asks_for_several(request) else _asking_words(tools, request)
     asked = {tool for tool, several in words.items() if several or _is_marked(tool, request)}
     if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
+
+
+@lru_cache(maxsize=32)
+def _asking_words(pool: tuple[Tool, ...], request: str) -> Mapping[Tool, frozenset[str]]:
+    """Return `asking_words` of the tools that the rules offer. A step needs them several times."""
+    return asking_words(request, filter_pool(pool, request).kept)
 
 
 def _may_be_left_out(tool: Tool) -> bool:
@@ -199,7 +206,10 @@ def _may_be_meant(tool: Tool, state: RunState) -> bool:
 
 
 def _is_marked(tool: Tool, request: str) -> bool:
-    """Return whether a request with a marker of a tool asks for it: if addresses are one, with an address."""
+    """Return whether a tool that the rules offer is asked for by its markers.
+
+    It is, since the request has one of them, unless addresses are one and the request has none.
+    """
     return bool(tool.offer.markers) and ("@" not in tool.offer.markers or "@" in request)
 
 
@@ -327,17 +337,16 @@ def asked_for(
     address is one, only by an address that no call has.
     """
     request, called = said(state), succeeded(state.steps)
-    pool = filter_pool(pool, request).kept
-    words = asking_words(request, pool)
-    covered = frozenset[str]().union(*(words[tool] for tool in pool if tool.name in called))
+    words = _asking_words(pool, request)
+    covered = frozenset[str]().union(*(words[tool] for tool in words if tool.name in called))
     left = " ".join(uncovered_values(request, calls_done(state)))
     return tuple(
         tool
-        for tool in pool
+        for tool in words
         if tool.run.effect == effect
         and tool.name not in called
         and _may_be_meant(tool, state)
-        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in left)))
+        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in tool.offer.markers)))
     )
 
 
@@ -346,10 +355,11 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
 
     Any of them, if it has values that no call has, and asks for one that changes something; otherwise the
     tools that it asks for, if it has several parts, or nothing was changed as it asks. None after a call that
-    has failed, and after two that were refused.
+    has failed, and after two that were refused. A tool without an affinity that changes something may stay
+    uncalled: a question may have words of its description, as in "which pull requests can I merge?"
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
-    changes = asked_for(pool, state, marked=False)
+    changes = tuple(tool for tool in asked_for(pool, state, marked=False) if tool.affinity)
     since = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in since) > 1 or since[-1].fault is not None
     if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):

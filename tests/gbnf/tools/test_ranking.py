@@ -373,10 +373,15 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("mail giulia the time", "send_messages", {"mail"}),
         ("find the csv files and put them into the folder old", "create_dirs", set()),  # where
         ("find a free slot and put it in my calendar", "create_events", {"in my calendar"}),
+        ("put the dentist on Friday at 9 on my calendar", "create_events", {"on my calendar"}),
+        ("segna il dentista nell'agenda venerdì alle 9", "create_events", {"nell agenda"}),
         ("a.txt should read milk", "write_files", {"should read"}),
         ("find all files and read them", "write_files", set()),  # one word of a phrase
         ("the list should be read", "write_files", set()),
         ("delete it", "get_now", set()),
+        ("read a.txt, but do not write or send anything", "write_files", set()),
+        ("read a.txt, but do not write or send anything", "send_messages", set()),
+        ("don't forget to mail giulia", "send_messages", {"mail"}),
     ],
 )
 def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:

@@ -155,12 +155,9 @@ def test_a_large_model_and_one_without_hints_may_repeat() -> None:
         engine.close()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("after", ["", "\n\nIt shows the file."])
-@pytest.mark.parametrize(("name", "made"), [("read_file", True), ("show_file", False)])
-def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: str, stream: bool) -> None:
-    proposed = json.dumps(called(name, path="b.txt"))
-    model = Small("", f"You can do this:\n\n```json\n{proposed}\n```{after}")
+def answering(answer: str) -> Small:
+    """A model that means to answer, by the odds of its first token."""
+    model = Small("", answer)
     first = model.generate
 
     async def generate(request: Request) -> Any:
@@ -169,12 +166,28 @@ def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: st
             top = ((b"You", -0.001), (b"`", -9.0))
             yield replace(event, logprobs=(TokenLogprob(b"You", -0.001, top),)) if is_last else event
 
-    model.generate = generate  # type: ignore[method-assign]  # a model that means to answer
+    model.generate = generate  # type: ignore[method-assign]
+    return model
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", ["", "\n\nIt shows the file."])
+@pytest.mark.parametrize(("name", "made"), [("read_file", True), ("show_file", False)])
+def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: str, stream: bool) -> None:
+    proposed = json.dumps(called(name, path="b.txt"))
+    model = answering(f"You can do this:\n\n```json\n{proposed}\n```{after}")
     events = ask(model, "read b.txt to me", stream=stream)
     assert calls(events) == [("read_file", '{"path": "b.txt"}')] * made
     assert text(events).startswith("You can do this:")
     assert "read_file" not in text(events)
     assert end(events).reason == ("tool_calls" if made else "stop")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_in_an_answer_about_something_else_is_a_text(stream: bool) -> None:
+    answer = f"You can do this:\n\n```json\n{json.dumps(called('read_file', path='b.txt'))}\n```"
+    events = ask(answering(answer), "what is the history of jazz?", stream=stream)
+    assert (calls(events), text(events)) == ([], answer)
 
 
 def test_an_error_is_no_result() -> None:

@@ -464,6 +464,24 @@ def test_a_tool_that_is_due_and_fails_does_not_keep_a_run_from_its_answer(failur
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Two.")
 
 
+def test_a_question_with_words_of_a_tool_without_an_affinity_may_be_answered() -> None:
+    get, merge = (
+        Tool.from_mapping(
+            {"name": f"{verb}_pull_request", "description": text, "args": {}, "run": {"effect": effect}}
+        )
+        for verb, text, effect in (("get", "Get a request.", "read"), ("merge", "Merge a request.", "write"))
+    )
+    called = completion(written({"name": get.name, "arguments": {}}))
+    driven = drive_by_hand(
+        [get, merge],
+        [called, completion("The fifth.")],
+        query="which pull requests can I merge?",
+        options=resolved(**SMALL),
+        replies=[{"entries": ["the fifth"]}],
+    )
+    assert "final_answer" in driven.of(StepStarted)[1].tools
+
+
 def test_what_is_to_be_sent_is_read_before() -> None:
     driven = drive("send anna@example.com what is in the report", "I can't.", "I can't.", "I can't.")
     first, *_ = driven.of(StepStarted)
