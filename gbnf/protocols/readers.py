@@ -122,7 +122,7 @@ class TextCalls:
     """Calls in the text of a model that nothing constrains, in any syntax, and text.
 
     `required`: the answer must have a call. `parallel`: it may have several. `optional`: invalid calls are
-    left out, and are no error.
+    text, and no error.
     """
 
     def __init__(
@@ -130,9 +130,11 @@ class TextCalls:
     ) -> None:
         self._stream = CallStream(tools)
         self._required, self._parallel, self._optional = required, parallel, optional
+        self._text = ""
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are no call whatever follows."""
+        self._text += chunk if self._optional else ""
         return self._texts(self._stream.feed(chunk))
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
@@ -141,7 +143,10 @@ class TextCalls:
         Raises AnswerNotAllowedError for an invalid call, unless `optional`, and without a call if `required`.
         """
         result = self._stream.close()
-        deltas = self._texts(result.content[len(self._stream.shown) :])
+        shown, text = self._stream.shown, result.content
+        if self._optional and not (isinstance(result, ToolCalls) and result.calls):
+            text = self._text if self._text.startswith(shown) else text
+        deltas = self._texts(text[len(shown) :])
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
             if result.invalid and not truncated and not self._optional:

@@ -102,7 +102,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     return dict(_each_text(arguments, spelled))
 
 
-_TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b)")
+_TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
 _REFERS_BACK: Final = re.compile(
     r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
     r"|what (?:is|it says|they say)|what's|(?:lo|il) (?:stesso|testo|contenuto|risultato)|la lista|i nomi"

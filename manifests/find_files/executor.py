@@ -7,8 +7,8 @@ matches folders. As in a shell, names that start with a dot match only patterns 
 own folder is never found. Links to folders are not followed; a link to a file inside the workspace counts as
 a file.
 
-A name without wildcards that nothing has stands for the files with that suffix, or else for those whose
-names contain it; `pattern` in the result says which.
+A name without wildcards and suffix that nothing has stands for the files with that suffix, or else for those
+whose names contain it; `pattern` in the result says which.
 
 A folder that cannot be read, such as one whose path is too long for the system, is skipped and reported, and
 so are entries after the first `MAX_ENTRIES`. A name that is not valid Unicode is skipped: no model can repeat
@@ -67,16 +67,15 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _widened(pattern: str) -> Iterator[str]:
-    """Yield the patterns that a name without wildcards stands for, if nothing has it.
+    """Yield the patterns that a name without wildcards and suffix stands for, if nothing has it.
 
     A suffix, as in "log", and then any name with it in it. Below its folder, if it has one.
     """
     folder, _, name = pattern.rpartition("/")
-    if not name or re.search(r"[*?\[\]{}]", pattern):
+    if not name or re.search(r"[*?\[\]{}]", pattern) or "." in name:
         return
     start = f"{folder}/**/" if folder else ""
-    if name.isalnum():
-        yield f"{start}*.{name}"
+    yield f"{start}*.{name}"
     yield f"{start}*{name}*"
 
 

@@ -132,8 +132,8 @@ def _checked(
     if options.is_small_native and verdict.ok and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], said(state), known)
-        last = state.steps[-1].result if state.steps else None
-        if isinstance(entries := (last or {}).get("entries"), list):
+        results = [step.result for step in state.steps if step.result is not None]
+        if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, said(state), entries)
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
@@ -156,6 +156,8 @@ def _checked(
             raise CallRefusedError(
                 "unparsed", "the text is a call that is not possible now; make another call, or answer"
             )
+        if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
+            raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
         if _repeats_refusal(message, state):
             raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
     try:

@@ -17,7 +17,14 @@ from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncover
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
 from gbnf.tools.ranking import asking_words, common_words, file_readers
-from gbnf.tools.request_values import asks_for_several, may_name_time, most_calls, named_dates, times_in
+from gbnf.tools.request_values import (
+    LONGEST_REQUEST,
+    asks_for_several,
+    may_name_time,
+    most_calls,
+    named_dates,
+    times_in,
+)
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.prerequisites import succeeded
@@ -222,6 +229,20 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 """A question, or a request to show or find something."""
+_PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
+_ASKING = re.compile(
+    r"\s*(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:what|which|who|whose|where|when|how|is"
+    r"|are|do|does|did|has|have|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e]|show|list|read|find|search"
+    r"|look|open|display|print|tell me|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?"
+    r"|apri|dimmi)\b",
+    re.IGNORECASE,
+)
+
+
+def _only_asks(request: str) -> bool:
+    """Return whether each part of a request is a question, or says to show or find something."""
+    parts = [part for part in _PART_END.split(request[:LONGEST_REQUEST]) if part.strip()]
+    return all(_ASKING.match(part) for part in parts)
 
 
 def _needs_time(tool: Tool) -> bool:
@@ -360,6 +381,7 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
     changes = tuple(tool for tool in asked_for(pool, state, marked=False) if tool.affinity)
+    changes = () if _only_asks(state.query) else changes
     since = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in since) > 1 or since[-1].fault is not None
     if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):

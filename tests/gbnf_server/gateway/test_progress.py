@@ -172,14 +172,14 @@ def answering(answer: str) -> Small:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("after", ["", "\n\nIt shows the file."])
-@pytest.mark.parametrize(("name", "made"), [("read_file", True), ("show_file", False)])
+@pytest.mark.parametrize(("name", "made"), [("read_file", True), ("Anna", False)])
 def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: str, stream: bool) -> None:
     proposed = json.dumps(called(name, path="b.txt"))
     model = answering(f"You can do this:\n\n```json\n{proposed}\n```{after}")
     events = ask(model, "read b.txt to me", stream=stream)
     assert calls(events) == [("read_file", '{"path": "b.txt"}')] * made
     assert text(events).startswith("You can do this:")
-    assert "read_file" not in text(events)
+    assert ("arguments" in text(events)) is not made
     assert end(events).reason == ("tool_calls" if made else "stop")
 
 

@@ -115,6 +115,14 @@ def test_the_wrapper_of_a_result_is_no_answer() -> None:
     assert driven.run.answer == "It is there."
 
 
+def test_the_request_is_no_answer_to_itself() -> None:
+    query = "what do you think of all this?"
+    driven = drive(query, "What do you think of all this?", "A lot.")
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["invalid"]
+    assert driven.run.answer == "A lot."
+    assert drive("hello", "Hello!").run.answer == "Hello!"
+
+
 @pytest.mark.parametrize("useless", ['{"a": 1}', "This was done, with these results: invoices", ASKED])
 def test_an_answer_that_cannot_be_used_is_no_answer_of_the_run(useless: str) -> None:
     options = {**SMALL, "salvage": True}
@@ -412,6 +420,7 @@ def test_what_a_request_asks_for_besides_is_offered(query: str, first: str, left
         ),
         ("find the csv files in the folder data", ("find_files", {"base_path": "data"}), "create_dirs"),
         ("tell me what time it is", ("get_now", {}), "send_messages"),
+        ("what's the time, and can you tell me the date?", ("get_now", {}), "create_events"),
     ],
 )
 def test_what_a_request_does_not_ask_for_is_not_offered_after_a_result(
@@ -480,6 +489,22 @@ def test_a_question_with_words_of_a_tool_without_an_affinity_may_be_answered() -
         replies=[{"entries": ["the fifth"]}],
     )
     assert "final_answer" in driven.of(StepStarted)[1].tools
+
+
+@pytest.mark.parametrize(
+    ("query", "may_answer"),
+    [
+        ("what does mail.txt say, and is the message for me?", True),
+        ("read mail.txt and tell me what the record is", True),
+        ("read mail.txt and record it in b.txt", False),
+    ],
+)
+def test_questions_make_no_change_due(query: str, may_answer: bool) -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["mail.txt"]}}
+    driven = drive(
+        query, written(read), "For you.", "For you.", "For you.", replies=[{"entries": ["Dear Ada"]}]
+    )
+    assert ("final_answer" in driven.of(StepStarted)[1].tools) == may_answer
 
 
 def test_what_is_to_be_sent_is_read_before() -> None:
