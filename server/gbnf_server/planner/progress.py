@@ -186,7 +186,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     request = said(state)
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
     words = {} if asks_for_several(request) else _asking_words(tools, request)
-    asked = {tool for tool, several in words.items() if several or _is_marked(tool, request)}
+    asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
@@ -220,23 +220,18 @@ def _is_marked(tool: Tool, request: str) -> bool:
     return bool(tool.offer.markers) and ("@" not in tool.offer.markers or "@" in request)
 
 
-_QUESTION = re.compile(
-    r"\s*(?:(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b"
-    r"(?:[^.!\n]|\.\b)*\?\s*\Z"
-    r"|(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:show|list|read|find|search"
-    r"|look|open|display|print|tell me|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?|apri"
-    r"|dimmi)\b[^,;:]*\Z)",
-    re.IGNORECASE,
+_INTERROGATIVE = (
+    r"(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b"
 )
+_SHOWING = (
+    r"(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*"
+    r"(?:show|list|read|find|search|look|open|display|print|tell me"
+    r"|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?|apri|dimmi)\b"
+)
+_QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
 """A question, or a request to show or find something."""
 _PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
-_ASKING = re.compile(
-    r"\s*(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*(?:what|which|who|whose|where|when|how|is"
-    r"|are|do|does|did|has|have|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e]|show|list|read|find|search"
-    r"|look|open|display|print|tell me|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?"
-    r"|apri|dimmi)\b",
-    re.IGNORECASE,
-)
+_ASKING = re.compile(rf"\s*(?:{_INTERROGATIVE}|(?:is|are|do|does|did|has|have)\b|{_SHOWING})", re.IGNORECASE)
 
 
 def _only_asks(request: str) -> bool:
@@ -374,23 +369,24 @@ def asked_for(
 def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
-    Any of them, if it has values that no call has, and asks for one that changes something; otherwise the
-    tools that it asks for, if it has several parts, or nothing was changed as it asks. None after a call that
-    has failed, and after two that were refused. A tool without an affinity that changes something may stay
-    uncalled: a question may have words of its description, as in "which pull requests can I merge?"
+    - If it asks for a change, and has values that no call has: that change, or any tool that reads.
+    - Otherwise the tools that it asks for, if it has several parts, or asks for a change that was not made.
+
+    None after a call that has failed, and after two that were refused. A change is due by words of a tool's
+    affinity only, and for no question: "which pull requests can I merge?"
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
-    changes = tuple(tool for tool in asked_for(pool, state, marked=False) if tool.affinity)
-    changes = () if _only_asks(state.query) else changes
-    since = list(dropwhile(lambda step: step.result is None, state.steps))
-    is_stuck = not done or sum(step.result is None for step in since) > 1 or since[-1].fault is not None
+    asked = () if _only_asks(state.query) else asked_for(pool, state, marked=False)
+    changes = tuple(tool for tool in asked if tool.affinity)
+    steps = list(dropwhile(lambda step: step.result is None, state.steps))
+    is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None
     if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):
         return ()
     if changes and uncovered_values(state.query, done):
-        return others
+        return tuple(tool for tool in others if tool.run.effect == "read" or tool in changes)
     changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
-    asked = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
-    return tuple(tool for tool in others if tool in asked)
+    due = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
+    return tuple(tool for tool in others if tool in due)
 
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
