@@ -62,7 +62,7 @@ _FIELDS: Final[Mapping[str, tuple[float, int]]] = {
     "argument descriptions": (1.0, 30),
 }
 """Each field's weight, and the words that a typical tool has in it."""
-_PHRASE_SCORE: Final = math.log1p(_COMMON) * 2.0 / (2.0 + _SATURATION)
+_PHRASE_SCORE: Final = math.log1p(_COMMON) * _FIELDS["affinity"][0] / (_FIELDS["affinity"][0] + _SATURATION)
 """Of a phrase of a tool's affinity: that of a word there which no other tool has."""
 _PURPOSE: Final = frozenset(("name", "description", "values"))
 """The fields that say what a tool does, rather than what it is about or how it is called."""

@@ -591,6 +591,8 @@ def test_calls_of_a_narrowed_tool_are_calls_of_the_tool(tool: Any, data: st.Data
     [
         ("delete the file old.txt", {"delete_files"}),
         ("get rid of the logs", {"delete_files"}),
+        ("take the old logs away", {"delete_files"}),
+        ("what is left if I take 348 away from 1200?", set()),
         ("elimina i file csv", {"delete_files"}),
         ("which csv files are in the folder data?", set()),
         ("find the text files in trips and tell me what they contain", set()),
