@@ -65,6 +65,7 @@ _BOUNDS = (
 )  # fmt: skip
 _LONGEST_TYPE = 250  # characters
 _LONGEST_FACT = 60  # characters: a pattern that no model reads
+_SENTENCE = re.compile(r"(?:(?![.!?]\s|\n).){0,160}[.!?]?")  # the first one, or its beginning
 
 
 def describe_tool(tool: Tool, style: PromptStyle, language: str) -> str:
@@ -220,6 +221,13 @@ def declare_tool(
         parameters = {"type": "object", "properties": {}, **parameters}
     function = {"name": tool.name, "description": tool.description(language), "parameters": parameters}
     return {"type": "function", "function": function}
+
+
+def declare_purpose(tool: Tool, *, language: str = "en") -> dict[str, Any]:
+    """Return the declaration of a tool without its arguments, with the first sentence of its description."""
+    sentence = _SENTENCE.match(tool.description(language))
+    assert sentence is not None
+    return {"type": "function", "function": {"name": tool.name, "description": sentence[0]}}
 
 
 def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bool) -> Any:

@@ -52,13 +52,13 @@ _ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECA
 def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
     """Return the arguments of a call with their texts as the request spells them.
 
-    A text that is only the end of a path of the request becomes that path; one that has another text of the
-    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
-    request quotes in it; a text that the request has in other letter case is written as there; and one
-    with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
-    that. A list some of whose texts are in the request has none that are neither there nor in
-    `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
-    are written as one, 510 for "5,10 and 15", become the first of them.
+    A text that is only the end of a path of the request becomes that path; a path has no backslashes that the
+    request does not have; a text that has another one of the call after a preposition at its end loses it, as
+    in "buy oats to list.txt", or becomes the text that the request quotes in it; a text that the request has
+    in other letter case is written as there; and one with most words of what is to be written, "the text oats
+    and honey to list.txt", and no others, becomes that. A list some of whose texts are in the request has
+    none that are neither there nor in `known`, the results so far, if the first ones have digits or are
+    addresses. Two numbers of a list that are written as one, 510 for "5,10 and 15", become the first of them.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
@@ -73,6 +73,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     def completed(text: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
             return text[: len("2026-01-05T09:00")]
+        if "\\" in text and "\\" not in f"{request}{known}" and _WINDOWS_PATH.fullmatch(text):
+            text = text.replace("\\", "/").rstrip("/")
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
@@ -102,6 +104,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     return dict(_each_text(arguments, spelled))
 
 
+_WINDOWS_PATH: Final = re.compile(r"[\w.*-]+(?:\\+[\w.*-]*)+")
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
 _REFERS_BACK: Final = re.compile(
     r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"

@@ -26,6 +26,7 @@ from typing import Any
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
+from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import looks_like_call
@@ -176,7 +177,8 @@ def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
 def _repeats_refusal(message: str, state: RunState) -> bool:
     """Return whether an answer has only words that the model has read about one refused text."""
     said = words(message)
-    errors = (step.error or "" for step in state.steps if step.refusal is not None)
+    refused = (step for step in state.steps if step.refusal is not None)
+    errors = (error_text(step.number, step.error or "") for step in refused)
     return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
 
 

@@ -45,7 +45,7 @@ Outcome: TypeAlias = Literal["answered", "salvaged", "blocked", "exhausted", "fa
 salvaged: neither, and the answer was built from tool results. The others are `Unanswered`: there is no
 answer."""
 
-Purpose: TypeAlias = Literal["choice", "call", "reasoning", "answer", "salvage"]
+Purpose: TypeAlias = Literal["tool", "choice", "call", "reasoning", "answer", "salvage"]
 """What the model generates: a call, reasoning before one, or an answer from a run's results."""
 
 Refusal: TypeAlias = Literal["truncated", "ungrammatical", "unparsed", "invalid", "repeated"]

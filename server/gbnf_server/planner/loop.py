@@ -172,9 +172,10 @@ class _Loop(ModelCalls):
         if self.seconds_left() <= LEAST_SECONDS:
             return self._exhausted(f"{options.max_seconds:g} seconds")
         state.number += 1
+        yield from self.choose_tool(self.order.tools)
         begun = self.clock()
         offer = whole = offer_tools(self.order, state, options)
-        if (yield from self.only_prose(offer)):
+        if (yield from self.only_prose(offer, self.order.tools)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
             offer = replace(offer, callable=ending, grammar=options.protocol.prose())
         for reason in sorted(state.left_out):

@@ -12,17 +12,19 @@ template; with other backends it is a message of plain text.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from gbnf.errors import GbnfError
-from gbnf.prompts.messages import Message
+from gbnf.prompts.descriptions import declare_purpose
+from gbnf.prompts.messages import Message, native_system_prompt
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
-from gbnf.tools import FINAL_ANSWER
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
@@ -30,6 +32,7 @@ from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
+from gbnf_server.backends.value_probabilities import MAX_ALTERNATIVES
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.events import (
@@ -46,10 +49,11 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.progress import said
+from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, read_choice
+from gbnf_server.planner.progress import said, said_choice
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import declared_tools, system_message
-from gbnf_server.system.errors import ContextOverflowError
+from gbnf_server.planner.tool_offer import declared_tools, select, system_message
+from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError
 
 Clock: TypeAlias = Callable[[], datetime]
 _Value = TypeVar("_Value")
@@ -102,18 +106,48 @@ class ModelCalls:
                 if not (yield from self._compact(system, overflowed=True)):
                     raise
 
-    def only_prose(self, offer: OfferedTools) -> Part[bool]:
+    def choose_tool(self, pool: tuple[Tool, ...]) -> Part[None]:
+        """Ask a small model which of many tools a request needs first, unless its words say so."""
+        state, options = self.state, self.options
+        if state.number > 1 or not (options.asks_first and options.filter and options.dialect == "gbnf"):
+            return
+        kept = select(pool, state, options).kept
+        if len(kept) > FEW:
+            state.choice = said_choice(kept, state, options)
+            state.choice = state.choice or (yield from self._choice(pool, tuple(state.history)))
+
+    def _choice(self, pool: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
+        """Ask which tool is needed first; return the log-probability of each, by name; {} if unknown."""
+        state, options = self.state, self.options
+        names = tuple(tool.name for tool in select(pool, state, options).kept)
+        # the same for all requests, so that they share the prefix
+        listed = tuple(tool for tool in pool if len(pool) <= MAX_ALTERNATIVES or tool.name in names)
+        declared = tuple(declare_purpose(tool, language=options.language) for tool in listed)
+        system: Message = {
+            "role": "system",
+            "content": native_system_prompt(options.language, today=state.started_at.date(), brief=True),
+        }
+        with suppress(ConversationRefusedError):  # by a template that needs arguments
+            completion, _ = yield from self._ask((system, *asked), choice_grammar(names), "tool", declared)
+            return read_choice(completion, names)
+        return {}
+
+    def only_prose(self, offer: OfferedTools, pool: tuple[Tool, ...]) -> Part[bool]:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
-        # reasoning would come first
-        is_asked = options.is_small_native and options.gives_logprobs and options.reasoning == "off"
         names = {tool.name for tool in offer.callable}
-        if not is_asked or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
+        if not options.asks_first or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
             return False
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        return odds is not None and odds < LEAST_CALL_ODDS[is_about(said(state), offer.own)]
+        about = is_about(said(state), select(pool, state, options).kept if state.choice else offer.own)
+        if odds is None or not state.choice or about is not False:
+            return odds is not None and odds < LEAST_CALL_ODDS[about]
+        if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
+            return odds < LEAST_CALL_ODDS[False]
+        greeting: Message = {"role": "user", "content": GREETING}
+        return not is_clear(state.choice, (yield from self._choice(pool, (greeting,))))
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state
@@ -193,7 +227,8 @@ class ModelCalls:
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,
             seed=options.seed,
-            probabilities=purpose == "call" and (options.probabilities or options.confirm_below > 0),
+            probabilities=purpose == "tool"
+            or (purpose == "call" and (options.probabilities or options.confirm_below > 0)),
             evidence=evidence,
             timeout_s=None if options.max_seconds is None else max(seconds_left, LEAST_SECONDS),
         )
@@ -303,6 +338,7 @@ class ModelCalls:
 def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
     """Return what reads the part of a text that belongs to the final answer."""
     readers = {
+        "tool": Unread,
         "choice": Unread,
         "call": options.protocol.answer_reader,
         "answer": SpokenText,

@@ -165,6 +165,11 @@ class ResolvedOptions(PlannerOptions):
         return self.is_small and self.protocol.declares_tools
 
     @property
+    def asks_first(self) -> bool:
+        """Whether a model is asked what it means to do, before its first call; reasoning would come first."""
+        return self.is_small_native and self.gives_logprobs and self.reasoning == "off"
+
+    @property
     def protocol(self) -> CallProtocol:
         """How the model writes calls."""
         reasons = self.reasoning == "field"
@@ -211,7 +216,8 @@ class ResolvedOptions(PlannerOptions):
         is_small = is_small and options.hints
         has_evidence = info.takes_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
-        limit = SMALL_MODEL_TOOLS if is_small else MAX_TOOLS
+        chooses = call_format == "native" and info.gives_logprobs  # among all tools, before they are declared
+        limit = SMALL_MODEL_TOOLS if is_small and not chooses else MAX_TOOLS
         return cls(
             **given
             | {

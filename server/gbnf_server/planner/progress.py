@@ -16,7 +16,7 @@ from gbnf.tools import Tool
 from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
-from gbnf.tools.ranking import asking_words, common_words, file_readers
+from gbnf.tools.ranking import BM25, asking_words, common_words, file_readers
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
     asks_for_several,
@@ -27,6 +27,7 @@ from gbnf.tools.request_values import (
 )
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
+from gbnf_server.planner.preference import LIKELY, NEAR, near_best, preference
 from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.run_state import RunState
 
@@ -65,6 +66,8 @@ def narrowed(tool: Tool, request: str) -> Tool:
 Effect: TypeAlias = Literal["read", "write"]
 
 _SHORTEST_DATE = len("2026-01-05")
+_FAR = 0.5
+"""Of the best score: where no other tool has it, words are right as often as a small model."""
 _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
@@ -304,7 +307,10 @@ def _still_needed(
     if not state.steps or state.steps[-1].result is not None:
         return tools
     known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
-    fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
+    uncalled = tuple(tool for tool in pool if tool.name not in called)
+    fitting = _fitting(uncalled, state, options)
+    if state.choice:
+        fitting += near_best(preferred(uncalled, state, options), NEAR)
     return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
@@ -321,12 +327,18 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         return False
     if options.is_small_native and has_all_parts(pool, state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-        scores = _scores(meant(pool, state), state, options)
-        best = max(scores.values(), default=0.0)
-        is_best = last is not None and scores.get(last, 0.0) >= _NEARLY * best > 0
+        is_best = last is not None and _is_best(last, meant(pool, state), state, options)
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
     return uncovered(pool, state, options) == ()
+
+
+def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+    """Return whether a tool fits a request as well as the best, or nearly so."""
+    if state.choice:
+        return tool in near_best(preferred(tools, state, options), NEAR)
+    scores = _scores(tools, state, options)
+    return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0
 
 
 def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...] | None:
@@ -402,6 +414,26 @@ def _scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -
         return scored(pool, said(state), options.ranker)
     except GbnfError:
         return {}
+
+
+def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[str, float]:
+    """Return the choice among tools that the words of a request make; nothing unless they are clear.
+
+    They are if they ask for one of the tools, and none fits half as well.
+    """
+    scores = _scores(tools, state, options)
+    ranked = sorted(scores, key=lambda tool: -scores[tool])
+    if not ranked or not _asking_words(tools, said(state)).get(ranked[0]):
+        return {}
+    if any(scores[tool] >= _FAR * scores[ranked[0]] for tool in ranked[1:]):
+        return {}
+    return {tool.name: 0.0 if tool is ranked[0] else -LIKELY for tool in tools}
+
+
+def preferred(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+    """Return how much a model prefers tools for the request, by its choice and their words."""
+    scores = _scores(tools, state, options) or scored(tools, said(state), BM25)
+    return preference(scores, state.choice)
 
 
 def said(state: RunState) -> str:

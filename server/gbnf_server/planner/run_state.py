@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -30,6 +31,7 @@ class RunState:
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
     calls_next: bool = False  # the next step offers no answer, if the request has something for no call yet
+    choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of tools, by name
     takes_entries: frozenset[str] = frozenset()  # names of tools that refer to earlier steps
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step

@@ -38,6 +38,7 @@ from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.preference import LIKELY, NEAR, near_best
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.progress import (
     asked_for,
@@ -46,6 +47,7 @@ from gbnf_server.planner.progress import (
     lists_more,
     meant,
     next_tools,
+    preferred,
     said,
     seems_done,
 )
@@ -129,6 +131,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         # what will not be offered is not declared either
         offerable = {*state.described, *meant(kept, state)}
         kept = tuple(tool for tool in kept if tool in offerable) or kept
+        if state.choice:
+            likely = {*near_best(preferred(kept, state, options), LIKELY), *state.described}
+            likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
+            kept = tuple(tool for tool in kept if tool in likely)
     tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
@@ -157,6 +163,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
         answers = False
+    if state.choice and not state.steps:
+        near = near_best(preferred(ready, state, options), NEAR)
+        ready = tuple(tool for tool in ready if tool in near)
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
     state.answers_next = state.calls_next = False
     if only_answers:
@@ -215,10 +224,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
 
 def _best_first(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools with those first that fit best: of many, a small model calls the first."""
-    try:
-        return best_first(tools, said(state), options.ranker)
-    except GbnfError:
-        return best_first(tools, said(state))
+    preference = preferred(tools, state, options)
+    return tuple(sorted(tools, key=lambda tool: -preference[tool]))
 
 
 def _evidence(

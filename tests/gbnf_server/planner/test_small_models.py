@@ -15,7 +15,6 @@ from gbnf import Grammar, Tool
 from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
-from gbnf.tool_formats import detect
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.backends.base import Completion, ModelInfo, Request
 from gbnf_server.backends.call_odds import (
@@ -25,29 +24,16 @@ from gbnf_server.backends.call_odds import (
     is_small_native,
     odds_request,
 )
-from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.planner.events import AskApproval, CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.progress import narrowed
 from gbnf_server.system.errors import ExecutorError
-from support.by_hand import Driven, completion, drive_by_hand, resolved
+from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
-from support.tool_templates import JSON_IN_TAGS
+from support.small_models import FORMAT, LARGE, SMALL, drive, odds, written
 
-FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
-SMALL: dict[str, Any] = {"call_format": "native", "tool_format": FORMAT, "is_small": True}
-LARGE: dict[str, Any] = {**SMALL, "is_small": False}
+NO_CHOICE = completion("{}")  # among the tools, of a server that gives no probabilities
 FOLDER = {"name": "create_dirs", "arguments": {"paths": ["invoices"]}}
 ASKED = "create a folder invoices"
-
-
-def written(call: Any) -> str:
-    """A call as these models write it: JSON in the text."""
-    return f"```json\n{json.dumps(call)}\n```"
-
-
-def drive(query: str, *texts: str | Completion, options: dict[str, Any] = SMALL, **more: Any) -> Driven:
-    said = [completion(text) if isinstance(text, str) else text for text in texts]
-    return drive_by_hand(BUNDLED, said, query=query, options=resolved(**options), **more)
 
 
 def test_after_all_is_done_the_answer_is_asked_for_from_the_results_alone() -> None:
@@ -113,6 +99,16 @@ def test_the_wrapper_of_a_result_is_no_answer() -> None:
         replies=[{"entries": ["invoices"]}],
     )
     assert driven.run.answer == "It is there."
+
+
+@pytest.mark.parametrize("in_json", [False, True])
+def test_what_a_model_reads_about_a_refused_text_is_no_answer(in_json: bool) -> None:
+    query = "what do you think of all this?"
+    error = drive(query, query, "A lot.").of(CallBlocked)[0].error
+    repeated = json.dumps({"step": 1, "error": error}) if in_json else error
+    driven = drive(query, query, repeated, "A lot.")
+    assert len(driven.of(CallBlocked)) == 2
+    assert driven.run.answer == "A lot."
 
 
 def test_the_request_is_no_answer_to_itself() -> None:
@@ -198,12 +194,6 @@ def test_what_was_just_read_is_not_written_over() -> None:
         assert "write_files" not in started.tools
 
 
-def odds(log_odds: float) -> Completion:
-    share = 1 / (1 + math.exp(-log_odds))
-    top = ((b'{"', math.log(share / 2)), (b"```", math.log(share / 2)), (b"The", math.log(1 - share)))
-    return replace(completion("x"), logprobs=(TokenLogprob(b"x", -1.0, top),))
-
-
 @given(st.floats(-8, 8))
 def test_the_odds_of_a_call_are_those_of_its_beginnings(log_odds: float) -> None:
     found = call_odds(odds(log_odds))
@@ -231,7 +221,7 @@ def test_an_answer_that_proposes_a_call_makes_it() -> None:
 def test_a_call_that_is_proposed_for_something_else_is_not_made() -> None:
     proposed = 'Use this:\n\n```json\n{"name": "get_now", "arguments": {}}\n```'
     options = {**SMALL, "gives_logprobs": True}
-    driven = drive("play some jazz", odds(0), proposed, "I cannot play music.", options=options)
+    driven = drive("play some jazz", NO_CHOICE, odds(0), proposed, "I cannot play music.", options=options)
     assert not driven.of(ExecuteTool)
     *_, first, second = driven.of(CallModel)
     assert (bool(first.request.tools), bool(second.request.tools)) == (True, False)
@@ -525,8 +515,10 @@ def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
 @pytest.mark.parametrize("above", [-0.1, 0.1])
 def test_a_small_model_that_means_to_answer_is_offered_no_call(query: str, about: bool, above: float) -> None:
     options = {**SMALL, "gives_logprobs": True}
-    driven = drive(query, odds(LEAST_CALL_ODDS[about] + above), "Hello!", options=options)
-    choice, answer = driven.of(CallModel)
+    driven = drive(
+        query, *[NO_CHOICE] * (not about), odds(LEAST_CALL_ODDS[about] + above), "Hello!", options=options
+    )
+    *_, choice, answer = driven.of(CallModel)
     assert (choice.purpose, choice.request.grammar, choice.request.max_tokens) == ("choice", None, 1)
     [started] = driven.of(StepStarted)
     assert (started.tools == ("final_answer",)) == (above < 0)

@@ -24,6 +24,7 @@ _REFUSALS = {
     "repeated": "repeated",
 }
 _PURPOSES = {
+    "tool": "which tool first",
     "choice": "call or answer",
     "call": "call",
     "reasoning": "reasoning",

@@ -1,0 +1,162 @@
+"""Which tools a small model prefers: its choice, the words of the request, and what a step offers by them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.tools import Tool
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
+from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.planner.events import CallModel, StepStarted
+from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
+from gbnf_server.system.errors import ConversationRefusedError
+from support.by_hand import completion
+from support.pools import BUNDLED
+from support.small_models import LARGE, SMALL, drive, odds, written
+
+NAMES = tuple(tool.name for tool in BUNDLED)
+ASKED = {**SMALL, "gives_logprobs": True, "max_tools": 16}
+BILL = "dinner was 289.80 and there were 7 of us"
+SQUEEZE = "could I squeeze Ann in?"
+COMPUTE = {"name": "compute", "arguments": {"expression": "289.80 / 7"}}
+
+shares = st.dictionaries(st.sampled_from(NAMES), st.floats(1e-5, 1), min_size=2)
+
+
+def chosen(shares: dict[str, float]) -> Completion:
+    """The answer of a model that chooses among tools with these probabilities."""
+    ranked = tuple((json.dumps(name), share) for name, share in sorted(shares.items(), key=lambda x: -x[1]))
+    text = f'{{"name": {ranked[0][0]}}}'
+    return replace(completion(text), probabilities=(ValueProbability("/name", ranked[0][1], ranked),))
+
+
+@given(shares)
+def test_a_choice_is_what_the_model_gives_each_tool(given_shares: dict[str, float]) -> None:
+    total = sum(given_shares.values())
+    normal = {name: share / total for name, share in given_shares.items()}
+    choice = read_choice(chosen(normal), tuple(normal))
+    assert choice.keys() == normal.keys()
+    assert all(math.isclose(math.exp(choice[name]), share, abs_tol=1e-5) for name, share in normal.items())
+
+
+@given(st.sampled_from(NAMES), st.floats(0.01, 1))
+def test_a_choice_of_which_only_the_best_is_known_leaves_the_rest_to_the_others(
+    name: str, share: float
+) -> None:
+    told = replace(completion(json.dumps({"name": name})), probabilities=(ValueProbability("/name", share),))
+    choice = read_choice(told, NAMES)
+    assert choice.keys() == set(NAMES)
+    assert math.isclose(sum(map(math.exp, choice.values())), 1, abs_tol=1e-3)
+    assert read_choice(completion(json.dumps({"name": name})), NAMES) == {}
+
+
+@given(shares, st.dictionaries(st.sampled_from(BUNDLED), st.floats(0, 20), min_size=1))
+def test_words_decide_where_the_model_does_not_and_the_other_way_round(
+    given_shares: dict[str, float], scores: dict[Tool, float]
+) -> None:
+    choice = {name: math.log(share) for name, share in given_shares.items()}
+    by_words = preference(scores, {})
+    by_model = preference(dict.fromkeys(scores, 0.0), choice)
+    for one, other in permutations(scores, 2):
+        if scores[one] > scores[other]:
+            assert by_words[one] >= by_words[other]
+        if {one.name, other.name} <= choice.keys() and choice[one.name] > choice[other.name]:
+            assert by_model[one] > by_model[other]
+
+
+@given(st.dictionaries(st.sampled_from(BUNDLED), st.floats(-20, 5), min_size=1), st.floats(0, 9))
+def test_the_nearest_are_those_that_are_not_far_below_the_best(
+    preferences: dict[Tool, float], within: float
+) -> None:
+    near = near_best(preferences, within)
+    best = max(preferences.values())
+    assert preferences[near[0]] == best
+    assert set(near) == {tool for tool, score in preferences.items() if score >= best - within}
+    assert [preferences[tool] for tool in near] == sorted((preferences[tool] for tool in near), reverse=True)
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, unique=True), st.sampled_from(NAMES))
+def test_a_choice_is_one_of_the_names(names: list[str], name: str) -> None:
+    grammar = choice_grammar(tuple(names))
+    assert grammar.match(json.dumps({"name": name})).complete == (name in names)
+
+
+def test_what_words_do_not_say_the_model_chooses() -> None:
+    texts: list[Any] = [chosen({"compute": 0.9, "get_now": 0.1}), odds(9), written(COMPUTE)]
+    driven = drive(BILL, *texts, "41.40 each.", options=ASKED, replies=[{"value": 41.4}])
+    choice, _, call, _ = driven.of(CallModel)
+    assert (choice.purpose, call.purpose) == ("tool", "call")
+    assert driven.of(StepStarted)[0].tools == ("compute", "final_answer")
+    # what is chosen now and then is declared for later steps, too
+    declared = {each["function"]["name"] for each in call.request.tools}
+    assert {"compute", "get_now"} <= declared < {each["function"]["name"] for each in choice.request.tools}
+    assert "undo_last_turn" not in declared
+    assert driven.run.answer == "41.40 each."
+
+
+def test_what_words_say_clearly_is_not_asked() -> None:
+    texts: list[Any] = [odds(9), written({"name": "get_now", "arguments": {}}), "Noon."]
+    driven = drive("what time is it?", *texts, options=ASKED, replies=[{"time": "12:00"}])
+    assert [effect.purpose for effect in driven.of(CallModel)] == ["choice", "call", "answer"]
+
+
+def test_all_requests_share_what_they_are_chosen_by() -> None:
+    requests = []
+    for query in (BILL, SQUEEZE, "it has to be bigger"):
+        driven = drive(
+            query, chosen({"compute": 0.9, "get_now": 0.1}), odds(-9), "Well.", "No.", options=ASKED
+        )
+        requests.append(driven.of(CallModel)[0].request)
+    first, *others = requests
+    for other in others:
+        assert (other.tools, other.messages[0]) == (first.tools, first.messages[0])
+        assert "parameters" not in other.tools[0]["function"]
+
+
+@pytest.mark.parametrize(("for_greeting", "calls"), [(0.02, True), (0.9, False)])
+def test_a_clear_choice_is_called_though_no_word_says_so(for_greeting: float, calls: bool) -> None:
+    choice = {"find_events_empty": 0.9, "compute": 0.1}
+    greeting = {"find_events_empty": for_greeting, "compute": 1 - for_greeting}
+    between = (LEAST_CALL_ODDS[None] + LEAST_CALL_ODDS[False]) / 2
+    texts: list[Any] = [chosen(choice), odds(between), chosen(greeting), "On Monday."]
+    driven = drive(SQUEEZE, *texts, options=ASKED)
+    assert ("find_events_empty" in driven.of(StepStarted)[0].tools) == calls
+    assert [effect.purpose for effect in driven.of(CallModel)] == ["tool", "choice", "tool", "call"]
+
+
+@given(shares, shares)
+def test_a_clear_choice_is_that_of_one_tool_and_for_this_request(
+    one: dict[str, float], other: dict[str, float]
+) -> None:
+    choice, neutral = ({name: math.log(share) for name, share in each.items()} for each in (one, other))
+    assert not is_clear(choice, choice)
+    if is_clear(choice, neutral):
+        assert max(one.values()) > 0.5
+
+
+def test_a_template_that_needs_arguments_leaves_it_to_the_words() -> None:
+    texts: list[Any] = [ConversationRefusedError("no parameters"), odds(9), written(COMPUTE), "41.40 each."]
+    driven = drive(BILL, *texts, options=ASKED, replies=[{"value": 41.4}])
+    assert {"compute", "get_now"} < set(driven.of(StepStarted)[0].tools)
+    assert driven.run.answer == "41.40 each."
+
+
+@pytest.mark.parametrize(
+    "options",
+    [LARGE | {"gives_logprobs": True}, SMALL, ASKED | {"reasoning": "free"}, ASKED | {"filter": False}],
+)
+def test_who_is_not_asked(options: dict[str, Any]) -> None:
+    driven = drive("hello", "Hello!", "Hello!", "Hello!", options=options)
+    assert "tool" not in {effect.purpose for effect in driven.of(CallModel)}
+    assert "tool" in {
+        effect.purpose for effect in drive("hello", "Hi.", "Hi.", "Hi.", options=ASKED).of(CallModel)
+    }
