@@ -151,6 +151,30 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     return {key: filled(member, key) for key, member in arguments.items()}
 
 
+_FOLDER_ARGUMENT: Final = re.compile(r".*(?:base|dir|folder|root).*", re.IGNORECASE)
+
+
+_PLACEHOLDER_WORDS: Final = frozenset({"path", "to", "your", "folder", "directory", "workspace"})
+
+
+def without_invented_folder(arguments: Mapping[str, Any], tool: Tool, known: str) -> dict[str, Any]:
+    """Return the arguments of a search with the workspace in place of a folder that nobody has named.
+
+    `known`: the request, and the results so far. A small model searches "path/to/workspace". Not in place of
+    what the tool's description names.
+    """
+    known = known.casefold()
+    described = json.dumps([dict(tool.descriptions), tool.args], ensure_ascii=False, default=str)
+
+    def is_invented(name: str, value: Any) -> bool:
+        if not isinstance(value, str) or not _FOLDER_ARGUMENT.fullmatch(name) or value in described:
+            return False
+        parts = _GROUP.findall(value.casefold())
+        return bool(parts) and not any(part in known for part in parts if part not in _PLACEHOLDER_WORDS)
+
+    return {name: "." if is_invented(name, value) else value for name, value in arguments.items()}
+
+
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
     # a run of spaces is matched in one way, so that no request takes more than linear time
@@ -173,13 +197,18 @@ _SOURCE: Final = re.compile(
 )
 
 
-def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
-    """Return whether a call would change a file that a request only names to be read: read a.txt to b.txt."""
+def sources(request: str) -> frozenset[str]:
+    """Return the files that a request names only to be read for another: a.txt in "read a.txt to b.txt"."""
+    request = request[:LONGEST_REQUEST]
     paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
     others = {path for before, path in paths if not _SOURCE.search(before)}
-    sources = {path for _, path in paths} - others
     has_target = any(_DESTINATION.search(before) for before, path in paths if path in others)
-    return has_target and not sources.isdisjoint(_texts_in(arguments))
+    return frozenset(path for _, path in paths) - others if has_target else frozenset()
+
+
+def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
+    """Return whether a call would change a file that a request only names to be read."""
+    return not sources(request).isdisjoint(_texts_in(arguments))
 
 
 def _each_text(

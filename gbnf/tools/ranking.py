@@ -101,6 +101,13 @@ _FORBIDDEN: Final = re.compile(
     r"\b(?:do not|don['’]?t|never|without|non|senza)(?:\s+(?!forget|dimentic)\w+){1,3}"
 )
 """Words that say what not to do."""
+_TOLD: Final = re.compile(
+    r"\b(?:did|do|have|had) (?:i|we) (?:\w+ )??(?!have|need|want)\w+"
+    r"|\b(?:i|we) (?:(?:have|had|already|just|once|always|only) )*"
+    r"(?!have|need|want|wish|would|d|ll|must|should|am|can|could|may|to|ve)\w+"
+    r"|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
+)
+"""What the person does or did: where did I put it, what I wrote."""
 _MOST_ASKED_FOR: Final = 2
 """Tools that a word may ask for; one of more tools says what they are about."""
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
@@ -177,10 +184,11 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Not those that only say where, "the files in the folder", or what not to do.
+    its name and description. Not those that only say where, "the files in the folder", what not to do, or
+    what the person did.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    words = dict.fromkeys(_WORD.findall(_PLACE.sub(" ", _FORBIDDEN.sub(" ", asked))))
+    words = dict.fromkeys(_WORD.findall(_TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked)))))
     languages = _languages(_WORD.findall(asked))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
     words_of = {

@@ -61,6 +61,10 @@ def find(root: Path, base: str, *patterns: str) -> list[str]:
         (".", unicodedata.normalize("NFD", "caf\u00e9*"), ["caf\u00e9.txt"]),
         (".", "notes/", ["notes/"]),
         (".", "*/", ["notes/", "notes/2026/", "notes/2026/deep/"]),
+        # several in one text
+        (".", "*.jpg;*.md", ["notes/2026/deep/c.md", "photo.jpg"]),
+        (".", "*.jpg | *.jpeg", ["photo.jpeg", "photo.jpg"]),
+        (".", "photo,jpg", []),
         # no file has such a name: it is a suffix, or a part of one
         (".", "md", ["notes/2026/deep/c.md"]),
         (".", "notes/md", ["notes/2026/deep/c.md"]),

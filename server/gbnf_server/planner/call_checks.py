@@ -32,7 +32,7 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested, is_only_source, with_content
+from gbnf.tools.coverage import as_requested, is_only_source, with_content, without_invented_folder
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -44,6 +44,9 @@ from gbnf_server.planner.run_state import RunState
 
 _MOST_NAMED = 3
 """Tools that an error proposes."""
+
+_LIST = 3
+"""So many names of tools in a text are a list."""
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
@@ -136,6 +139,9 @@ def _checked(
         results = [step.result for step in state.steps if step.result is not None]
         if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, said(state), entries)
+        called = next(tool for tool in offer.callable if tool.name == call["name"])
+        if called.run.effect == "read":
+            arguments = without_invented_folder(arguments, called, f"{said(state)} {known}")
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
@@ -153,7 +159,7 @@ def _checked(
         if is_blank(message):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
         answers_next = options.is_small_native and succeeded(state.steps)
-        if not answers_next and looks_like_call(message) and proposes_call(message, state.described):
+        if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
             raise CallRefusedError(
                 "unparsed", "the text is a call that is not possible now; make another call, or answer"
             )
@@ -168,10 +174,22 @@ def _checked(
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
-    """Return whether a text that should be an answer has a call of a tool."""
+def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:
+    """Return the names of the tools of which a text that should be an answer has a call."""
     found = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
-    return isinstance(found, ToolCalls) and any(call.name != FINAL_ANSWER.name for call in found.calls)
+    calls = found.calls if isinstance(found, ToolCalls) else ()
+    return tuple(call.name for call in calls if call.name != FINAL_ANSWER.name)
+
+
+def proposed_tool(text: str, offered: tuple[Tool, ...], pool: tuple[Tool, ...]) -> Tool | None:
+    """Return the tool that a text proposes to call, if it is offered: "use the `find_files` function".
+
+    That is the first of one or two that it names, by names that are no words: a longer list tells what the
+    tools do.
+    """
+    at = {tool: re.search(rf"\b{re.escape(tool.name)}\b", text) for tool in pool if "_" in tool.name}
+    named = sorted((found.start(), tool.name, tool) for tool, found in at.items() if found)
+    return named[0][-1] if 0 < len(named) < _LIST and named[0][-1] in offered else None
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:

@@ -40,7 +40,8 @@ from gbnf_server.planner.call_checks import (
     OfferedTools,
     check_completion,
     fill_references,
-    proposes_call,
+    proposed_calls,
+    proposed_tool,
     result_entries,
 )
 from gbnf_server.planner.events import (
@@ -195,9 +196,11 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            if offer is not whole and proposes_call(completion.text, whole.described):
+            proposed = proposed_calls(completion.text, whole.described) if offer is not whole else ()
+            if proposed:
                 # it would call anything that it reads of, also where the request is about none of the tools
-                unrelated = is_about(said(state), whole.own) is False
+                is_chosen = proposed[0] == max(state.choice, key=state.choice.__getitem__, default="")
+                unrelated = is_about(said(state), whole.own) is False and not is_chosen
                 offer = replace(offer, described=()) if unrelated else whole
                 completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
@@ -220,10 +223,10 @@ class _Loop(ModelCalls):
                 left = unused(self.order.tools, state, options)
                 if not left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
-                state.calls_next = True
-                uncalled = " or ".join(tool.name for tool in left)
-                no_answer = CallRefusedError("unparsed", f"this is no answer; call {uncalled}")
-                return (yield from self._block(step, no_answer, offer))
+                return (yield from self._call_instead(step, left, offer))
+            may_call = state.choice and not succeeded(state.steps) and not state.blocked_in_a_row
+            if may_call and (tool := proposed_tool(answer, whole.own, self.order.tools)):
+                return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
@@ -237,6 +240,16 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _call_instead(self, step: Step, tools: tuple[Tool, ...], offer: OfferedTools) -> Part[Run | None]:
+        """Refuse a text that is no answer, since one of these tools has to be called."""
+        self.state.calls_next = True
+        names = " or ".join(tool.name for tool in tools)
+        return (
+            yield from self._block(
+                step, CallRefusedError("unparsed", f"this is no answer; call {names}"), offer
+            )
+        )
 
     def _answer_done(self) -> Part[Run]:
         """Finish a run for which all is done with the model's answer from the results."""
@@ -272,6 +285,8 @@ class _Loop(ModelCalls):
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
+        if state.preference and refused.refusal == "invalid" and refused.tool == FINAL_ANSWER:
+            state.calls_next = not succeeded(state.steps)  # it has nothing to say that it has not read
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

@@ -22,7 +22,7 @@ from gbnf_server.backends.base import Completion
 FEW = 3
 """So many tools are all declared: there is nothing to choose before."""
 
-NEAR, LIKELY = 2.0, 5.0
+NEAR, LIKELY = 1.0, 5.0
 """A tool that is offered in the first step is at most so much less preferred than the best, one that is
 declared for later steps at most so much."""
 
@@ -72,17 +72,14 @@ def is_clear(choice: Mapping[str, float], neutral: Mapping[str, float]) -> bool:
     return choice[best] > math.log(_CLEAR_SHARE) and choice[best] - neutral.get(best, 0.0) > _CLEAR_LIFT
 
 
-def preference(scores: Mapping[Tool, float], choice: Mapping[str, float]) -> Mapping[Tool, float]:
-    """Return how much each tool is preferred, in the logarithm.
+def preference(scores: Mapping[Tool, float], choice: Mapping[str, float]) -> Mapping[str, float]:
+    """Return how much each tool is preferred, in the logarithm, by its name; nothing without a choice.
 
     `scores`: how well they fit by words; `choice`: the model's, see `read_choice`.
     """
     best = max(scores.values(), default=0.0)
-    least = min(choice.values(), default=0.0)
-    return {
-        tool: choice.get(tool.name, least) + (_WORDS * score / best if best > 0 else 0.0)
-        for tool, score in scores.items()
-    }
+    by_name = {tool.name: score / best for tool, score in scores.items() if best > 0}
+    return {name: logprob + _WORDS * by_name.get(name, 0.0) for name, logprob in choice.items()}
 
 
 def near_best(tools: Mapping[Tool, float], within: float) -> tuple[Tool, ...]:

@@ -16,7 +16,7 @@ from gbnf.tools import Tool
 from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
-from gbnf.tools.ranking import BM25, asking_words, common_words, file_readers
+from gbnf.tools.ranking import asking_words, common_words, file_readers
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
     asks_for_several,
@@ -27,7 +27,7 @@ from gbnf.tools.request_values import (
 )
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
-from gbnf_server.planner.preference import LIKELY, NEAR, near_best, preference
+from gbnf_server.planner.preference import LIKELY, NEAR, near_best
 from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.run_state import RunState
 
@@ -188,8 +188,13 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """
     request = said(state)
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
-    words = {} if asks_for_several(request) else _asking_words(tools, request)
+    words = _asking_words(tools, request)
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
+    if state.preference:
+        near = {*nearest(tools, state), *asked}
+        possible = tuple(tool for tool in possible if tool in near or not _may_be_left_out(tool))
+    if asks_for_several(request):
+        return possible
     if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
@@ -268,6 +273,8 @@ def next_tools(
         reads = tuple(dict.fromkeys((*reads, *file_readers(all_ready))))
         if reads and state.steps[-1].fault:
             return reads, False
+    if state.calls_next and state.preference and ready and not calls_done(state):
+        return nearest(ready, state), False
     left = unused(pool, state, options)
     others = tuple(tool for tool in ready if tool in left)
     if state.calls_next and others:
@@ -309,8 +316,8 @@ def _still_needed(
     known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
     uncalled = tuple(tool for tool in pool if tool.name not in called)
     fitting = _fitting(uncalled, state, options)
-    if state.choice:
-        fitting += near_best(preferred(uncalled, state, options), NEAR)
+    if state.preference:
+        fitting += nearest(uncalled, state)
     return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
@@ -335,9 +342,9 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 
 def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
     """Return whether a tool fits a request as well as the best, or nearly so."""
-    if state.choice:
-        return tool in near_best(preferred(tools, state, options), NEAR)
-    scores = _scores(tools, state, options)
+    if state.preference:
+        return tool in nearest(tools, state)
+    scores = fit_scores(tools, state, options)
     return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0
 
 
@@ -403,12 +410,12 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
-    scores = _scores(pool, state, options)
+    scores = fit_scores(pool, state, options)
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
     return tuple(tool for tool, score in scores.items() if score >= least > 0)
 
 
-def _scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+def fit_scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
     """Return how well tools fit the request; nothing if that is unknown."""
     try:
         return scored(pool, said(state), options.ranker)
@@ -421,7 +428,7 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
 
     They are if they ask for one of the tools, and none fits half as well.
     """
-    scores = _scores(tools, state, options)
+    scores = fit_scores(tools, state, options)
     ranked = sorted(scores, key=lambda tool: -scores[tool])
     if not ranked or not _asking_words(tools, said(state)).get(ranked[0]):
         return {}
@@ -430,10 +437,10 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
     return {tool.name: 0.0 if tool is ranked[0] else -LIKELY for tool in tools}
 
 
-def preferred(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
-    """Return how much a model prefers tools for the request, by its choice and their words."""
-    scores = _scores(tools, state, options) or scored(tools, said(state), BM25)
-    return preference(scores, state.choice)
+def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
+    """Return the tools that a model prefers as much as the best of them, or nearly so, the best first."""
+    least = min(state.preference.values(), default=0.0)
+    return near_best({tool: state.preference.get(tool.name, least) for tool in tools}, within)
 
 
 def said(state: RunState) -> str:

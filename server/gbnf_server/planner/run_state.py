@@ -31,7 +31,8 @@ class RunState:
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
     calls_next: bool = False  # the next step offers no answer, if the request has something for no call yet
-    choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of tools, by name
+    choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool
+    preference: Mapping[str, float] = field(default_factory=dict)  # of tools, by name: the choice and words
     takes_entries: frozenset[str] = frozenset()  # names of tools that refer to earlier steps
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from typing import Any
 
 from gbnf import Finding, SchemaError
@@ -29,7 +30,7 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import with_values_left
+from gbnf.tools.coverage import sources, with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
@@ -38,7 +39,7 @@ from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.preference import LIKELY, NEAR, near_best
+from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.progress import (
     asked_for,
@@ -46,8 +47,8 @@ from gbnf_server.planner.progress import (
     dates_to_tell,
     lists_more,
     meant,
+    nearest,
     next_tools,
-    preferred,
     said,
     seems_done,
 )
@@ -131,8 +132,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         # what will not be offered is not declared either
         offerable = {*state.described, *meant(kept, state)}
         kept = tuple(tool for tool in kept if tool in offerable) or kept
-        if state.choice:
-            likely = {*near_best(preferred(kept, state, options), LIKELY), *state.described}
+        if state.preference:
+            likely = {*nearest(kept, state, LIKELY), *state.described}
             likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
             kept = tuple(tool for tool in kept if tool in likely)
     tools = (*_compilable(kept, state, options), *searching)
@@ -152,8 +153,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready = meant(ready, state)
     is_first = is_small_native and answers and not state.steps
     readers = file_readers(ready) if is_first else ()
-    if is_first and has_content_of(state.query) and asked_for(ready, state):
-        # it would send what may be in the report
+    is_passed_on = has_content_of(state.query) and asked_for(ready, state)
+    is_copied = not set(readers).isdisjoint(asked_for(ready, state, "read")) and sources(state.query)
+    if is_first and (is_passed_on or is_copied):  # it would send or write what may be in the file
         reads = tuple(dict.fromkeys((*asked_for(ready, state, "read"), *readers)))
         ready, answers = reads or ready, not reads
     elif readers and names_file(state.query):  # it would tell what may be in the file
@@ -163,8 +165,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
         answers = False
-    if state.choice and not state.steps:
-        near = near_best(preferred(ready, state, options), NEAR)
+    if state.preference and not state.steps:
+        near = nearest(ready, state)
         ready = tuple(tool for tool in ready if tool in near)
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
     state.answers_next = state.calls_next = False
@@ -224,8 +226,12 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
 
 def _best_first(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
     """Return the tools with those first that fit best: of many, a small model calls the first."""
-    preference = preferred(tools, state, options)
-    return tuple(sorted(tools, key=lambda tool: -preference[tool]))
+    if state.preference:
+        return nearest(tools, state, inf)
+    try:
+        return best_first(tools, said(state), options.ranker)
+    except GbnfError:
+        return best_first(tools, said(state))
 
 
 def _evidence(

@@ -18,6 +18,7 @@ from gbnf.tools.coverage import (
     takes_more,
     with_content,
     with_values_left,
+    without_invented_folder,
 )
 from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
@@ -279,6 +280,13 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
         ("at 18:00", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00"}),
         ("at 18:00 UTC", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00:00Z"}),
         ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
+        (
+            "find it",
+            {"base_path": ".\\", "pattern": "notes\\*.md"},
+            {"base_path": ".", "pattern": "notes/*.md"},
+        ),
+        ("match \\d+", {"pattern": "a\\d+"}, {"pattern": "a\\d+"}),  # the request has backslashes, too
+        ("match digits", {"pattern": "\\d+\\s"}, {"pattern": "\\d+\\s"}),  # no path
         ("action films", {"genres": ["action", "sci-fi"]}, {"genres": ["action", "sci-fi"]}),
         ("read b.txt", {"paths": ["b.txt", "known.txt"]}, {"paths": ["b.txt", "known.txt"]}),
         ("", {"a": "", "b": None, "c": 1, "d": [], "e": {}}, {"a": "", "b": None, "c": 1, "d": [], "e": {}}),
@@ -336,6 +344,32 @@ def test_what_was_read_is_passed_on(request_: str, written: dict[str, Any], pass
 def test_a_file_that_is_only_to_be_read(request_: str, path: str, is_source: bool) -> None:
     assert is_only_source({"files": [{"path": path, "content": "x"}]}, request_) is is_source
     assert not is_only_source({"files": [{"path": "other.txt", "content": "x"}]}, request_)
+
+
+SEARCH = Tool(
+    "search",
+    descriptions={"en": "Search a folder; the shared one is /srv/data."},
+    args={"type": "object", "properties": {"base_path": {"type": "string"}, "text": {"type": "string"}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "folder", "searched"),
+    [
+        ("i lost a file", "path/to/workspace", "."),
+        ("show my pdfs", "/home/user/documents", "."),
+        ("find markdown in the notes folder", "notes", "notes"),
+        ("delete the log files in build", "build/logs", "build/logs"),  # half of it is named
+        ("show the bills", "Bills", "Bills"),
+        ("read what was found", "trips/rome", "trips/rome"),  # it is in a result
+        ("show my pdfs", "/srv/data", "/srv/data"),  # it is in the description
+        ("show my pdfs", ".", "."),
+    ],
+)
+def test_nothing_is_searched_where_nobody_has_said(request_: str, folder: str, searched: str) -> None:
+    known = f'{request_} ["trips/rome"]'
+    arguments = {"base_path": folder, "text": "path/to/workspace"}
+    assert without_invented_folder(arguments, SEARCH, known) == arguments | {"base_path": searched}
 
 
 @given(st.text(max_size=80), st.dictionaries(st.text(max_size=4), json_values, max_size=4))

@@ -382,6 +382,15 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("read a.txt, but do not write or send anything", "write_files", set()),
         ("read a.txt, but do not write or send anything", "send_messages", set()),
         ("don't forget to mail giulia", "send_messages", {"mail"}),
+        # what the person did
+        ("where did I put my tickets?", "write_files", set()),
+        ("all i remember is its name", "create_events", set()),
+        ("what have we written so far?", "write_files", set()),
+        ("dove ho messo il passaporto?", "write_files", set()),
+        # what the person wants
+        ("I need to write a note", "write_files", {"write", "note"}),
+        ("I want to delete what I saved", "delete_files", {"delete"}),
+        ("we have to mail giulia", "send_messages", {"mail"}),
     ],
 )
 def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:

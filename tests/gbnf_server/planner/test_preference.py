@@ -16,7 +16,7 @@ from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.llama.token_values import ValueProbability
-from gbnf_server.planner.events import CallModel, StepStarted
+from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
 from gbnf_server.system.errors import ConversationRefusedError
 from support.by_hand import completion
@@ -64,13 +64,15 @@ def test_words_decide_where_the_model_does_not_and_the_other_way_round(
     given_shares: dict[str, float], scores: dict[Tool, float]
 ) -> None:
     choice = {name: math.log(share) for name, share in given_shares.items()}
-    by_words = preference(scores, {})
+    by_words = preference(scores, dict.fromkeys(NAMES, 0.0))
     by_model = preference(dict.fromkeys(scores, 0.0), choice)
     for one, other in permutations(scores, 2):
         if scores[one] > scores[other]:
-            assert by_words[one] >= by_words[other]
-        if {one.name, other.name} <= choice.keys() and choice[one.name] > choice[other.name]:
-            assert by_model[one] > by_model[other]
+            assert by_words[one.name] >= by_words[other.name]
+    for one_name, other_name in permutations(choice, 2):
+        if choice[one_name] > choice[other_name]:
+            assert by_model[one_name] > by_model[other_name]
+    assert preference(scores, {}) == {}
 
 
 @given(st.dictionaries(st.sampled_from(BUNDLED), st.floats(-20, 5), min_size=1), st.floats(0, 9))
@@ -131,6 +133,27 @@ def test_a_clear_choice_is_called_though_no_word_says_so(for_greeting: float, ca
     driven = drive(SQUEEZE, *texts, options=ASKED)
     assert ("find_events_empty" in driven.of(StepStarted)[0].tools) == calls
     assert [effect.purpose for effect in driven.of(CallModel)] == ["tool", "choice", "tool", "call"]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("You can use the `find_events_empty` function to find free slots.", True),
+        ("I can call find_events_empty, create_events and create_dirs.", False),
+        ("You could use create_dirs.", False),  # it is not offered
+        ("She is free at ten.", False),
+    ],
+)
+def test_a_text_that_proposes_the_tool_is_no_answer(text: str, calls: bool) -> None:
+    found = {"name": "find_events_empty", "arguments": {"period": "today"}}
+    texts: list[Any] = [chosen({"find_events_empty": 0.9, "compute": 0.1}), odds(-9), text]
+    driven = drive(
+        SQUEEZE, *texts, written(found), "At ten.", options=ASKED, replies=[{"entries": ["10:00/11:00"]}]
+    )
+    assert bool(driven.of(ExecuteTool)) == calls
+    if calls:
+        assert driven.of(StepStarted)[1].tools == ("find_events_empty",)
+    assert driven.run.outcome == "answered"
 
 
 @given(shares, shares)
