@@ -259,11 +259,15 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
 
+def file_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    """Return the tools that are for files."""
+    file = set(_terms("file", ("english",)))
+    return tuple(tool for tool in tools if not file.isdisjoint(_described(tool)))
+
+
 def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that are for files and change nothing."""
-    file = set(_terms("file", ("english",)))
-    reads = (tool for tool in tools if tool.run.effect == "read")
-    return tuple(tool for tool in reads if not file.isdisjoint(_described(tool)))
+    return tuple(tool for tool in file_tools(tools) if tool.run.effect == "read")
 
 
 @lru_cache(maxsize=8192)

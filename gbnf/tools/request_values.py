@@ -63,7 +63,8 @@ _DATES: Final = tuple(
 )
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAYS_AWAY: Final = {
-    "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2,
+    "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "tmrw": 1, "tmr": 1,
+    "day after tomorrow": 2,
     "ieri": -1, "oggi": 0, "stasera": 0, "domani": 1, "dopodomani": 2,
 }  # fmt: skip
 _WEEKDAY_NUMBERS: Final = {

@@ -209,6 +209,10 @@ class _Loop(ModelCalls):
         try:
             accepted = check_completion(completion, offer, state, options)
         except CallRefusedError as refused:
+            is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
+            may_be_done = is_answer and options.is_small_native and succeeded(state.steps)
+            if may_be_done and (state.blocked_in_a_row or not unused(self.order.tools, state, options)):
+                return (yield from self._answer_done())
             return (yield from self._block(step, refused, offer))
         unsure = [each for each in step.probabilities if each.probability < options.confirm_below]
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:

@@ -115,7 +115,7 @@ class ModelCalls:
         if len(kept) > FEW:
             state.choice = said_choice(kept, state, options)
             state.choice = state.choice or (yield from self._choice(pool, tuple(state.history)))
-            state.preference = preference(fit_scores(kept, state, options), state.choice)
+            state.preference = preference(fit_scores(kept, state, options), state.choice, options.ranker)
 
     def _choice(self, pool: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which tool is needed first; return the log-probability of each, by name; {} if unknown."""

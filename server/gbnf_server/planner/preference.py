@@ -17,6 +17,7 @@ from functools import lru_cache
 from gbnf import compile_schema
 from gbnf.compiler.grammar import Grammar
 from gbnf.tools import Tool
+from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Completion
 
 FEW = 3
@@ -26,8 +27,11 @@ NEAR, LIKELY = 1.0, 5.0
 """A tool that is offered in the first step is at most so much less preferred than the best, one that is
 declared for later steps at most so much."""
 
-_WORDS = 3.0
+_WORDS = 4.0
 """What the words of a request add to the log-probability of the tool that fits best by them."""
+
+_CLEAR_WORDS = 4.0
+"""A score of `BM25` that a word or two of a tool's purpose have: less adds less."""
 
 GREETING = "Hello"
 """A request that needs no tool: what a model chooses for it, it prefers anyway."""
@@ -72,12 +76,15 @@ def is_clear(choice: Mapping[str, float], neutral: Mapping[str, float]) -> bool:
     return choice[best] > math.log(_CLEAR_SHARE) and choice[best] - neutral.get(best, 0.0) > _CLEAR_LIFT
 
 
-def preference(scores: Mapping[Tool, float], choice: Mapping[str, float]) -> Mapping[str, float]:
+def preference(
+    scores: Mapping[Tool, float], choice: Mapping[str, float], ranker: Ranker = BM25
+) -> Mapping[str, float]:
     """Return how much each tool is preferred, in the logarithm, by its name; nothing without a choice.
 
-    `scores`: how well they fit by words; `choice`: the model's, see `read_choice`.
+    `scores`: how well they fit, by `ranker`; `choice`: the model's, see `read_choice`.
     """
-    best = max(scores.values(), default=0.0)
+    least = _CLEAR_WORDS if ranker is BM25 else 0.0
+    best = max(least, *scores.values()) if scores else least
     by_name = {tool.name: score / best for tool, score in scores.items() if best > 0}
     return {name: logprob + _WORDS * by_name.get(name, 0.0) for name, logprob in choice.items()}
 

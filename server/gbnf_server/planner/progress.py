@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from gbnf.tools.request_values import (
     may_name_time,
     most_calls,
     named_dates,
+    names_in,
     times_in,
 )
 from gbnf.tools.tool import with_arguments
@@ -35,7 +37,8 @@ from gbnf_server.planner.run_state import RunState
 def narrowed(tool: Tool, request: str) -> Tool:
     """Return a tool with the arguments that a request mentions, and those that a call needs.
 
-    Of arguments one of which is needed, the first, unless the request mentions others; no step references.
+    Of arguments one of which is needed, the first, unless the request mentions others, or names a day whose
+    date another one takes; no step references.
     """
     args = tool.args
     if not args.get("properties"):
@@ -45,9 +48,15 @@ def narrowed(tool: Tool, request: str) -> Tool:
     assert evidence is not None
     known = evidence.arguments[tool.name]
     names = {name for name, said_of_it in known.items() if said_of_it.is_supported}
+    choices = json.dumps(args["properties"]).casefold()
+    is_dated = any(word.casefold() not in choices for word in named_dates(request, _ANY_DAY))
     for group in args.get("requires_one_of", ()):
         if names.isdisjoint(group):
-            names.update([name for name in group if name in known][:1])
+            dated = [name for name in group if is_dated and _takes_times(args["properties"].get(name))]
+            names.update([name for name in (*dated, *group) if name in known][:1])
+    texts = [name for name in known if _takes_any_text(args["properties"][name])]
+    if names.isdisjoint(texts) and any(map(_PROPER_NAME.fullmatch, names_in(request))):
+        names.update(texts)  # for what the request names: the time in Tokyo
     kept = [name for name in known if name in names and name not in tool.step_references]
     if not set(args.get("required", ())) <= set(kept):
         return tool
@@ -65,12 +74,20 @@ def narrowed(tool: Tool, request: str) -> Tool:
 
 Effect: TypeAlias = Literal["read", "write"]
 
+_PROPER_NAME = re.compile(r"[A-Z][^\W\d_]+(?:[ -][A-Z][^\W\d_]+)*")
+_ANY_DAY = date(2026, 1, 5)
 _SHORTEST_DATE = len("2026-01-05")
 _FAR = 0.5
 """Of the best score: where no other tool has it, words are right as often as a small model."""
 _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
+
+
+def _takes_any_text(schema: Any) -> bool:
+    """Return whether a value may be any text."""
+    is_text = isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema
+    return is_text and not _takes_times(schema)
 
 
 def _takes_times(schema: Any) -> bool:
@@ -88,14 +105,19 @@ def _takes_times(schema: Any) -> bool:
     return takes_times and not takes_others
 
 
-def dates_to_tell(tools: tuple[Tool, ...], request: str, today: date) -> dict[str, date]:
-    """Return the days that a request names without saying which they are, if a tool for it takes them."""
+def dates_to_tell(
+    tools: tuple[Tool, ...], request: str, today: date, preferred: tuple[Tool, ...] = ()
+) -> dict[str, date]:
+    """Return the days that a request names without saying which they are, if a tool for it takes them.
+
+    That is one of those that are `preferred` for the request, or have a word of it.
+    """
     named = named_dates(request, today).items()
     dates = {word: day for word, day in named if day != today and str(day) != word}
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
         items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
-        if any(map(_takes_times, items)) and common_words(request, tool):
+        if any(map(_takes_times, items)) and (tool in preferred or common_words(request, tool)):
             return dates
     return {}
 
@@ -187,7 +209,8 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     and one that does not say so changes nothing.
     """
     request = said(state)
-    possible = tuple(tool for tool in tools if _may_be_meant(tool, state))
+    chosen = nearest(tools, state)[:1] if state.preference else ()
+    possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool in chosen))
     words = _asking_words(tools, request)
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.preference:
@@ -211,11 +234,12 @@ def _may_be_left_out(tool: Tool) -> bool:
     return tool.run.effect == "write" and bool(tool.affinity)
 
 
-def _may_be_meant(tool: Tool, state: RunState) -> bool:
+def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
     if not _may_be_left_out(tool):
         return True
     is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
-    if is_question or not (common_words(said(state), tool) or _is_marked(tool, said(state))):
+    has_words = is_chosen or common_words(said(state), tool) or _is_marked(tool, said(state))
+    if is_question or not has_words:
         return False
     return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
 

@@ -34,7 +34,7 @@ from gbnf.tools.coverage import sources, with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import file_readers, fits_none, has_content_of, names_file
+from gbnf.tools.ranking import file_readers, file_tools, fits_none, has_content_of, names_file
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
@@ -161,6 +161,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
+        if state.preference:  # of what changes something, what is for files, or asked for
+            for_files = {*file_tools(ready), *asked_for(ready, state)}
+            ready = tuple(tool for tool in ready if tool in for_files)
     elif is_small_native and answers:
         ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
@@ -368,7 +371,8 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
         if best := _clearly_best(tools, state.query, options):
             _append(state, suggest_tool(best, language=options.language))
         today = state.started_at.date()
-        if options.is_small and (dates := dates_to_tell(tools, state.query, today)):
+        near = nearest(tools, state) if state.preference else ()
+        if options.is_small and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return
     more = tuple(tool for tool in tools if tool not in state.described)

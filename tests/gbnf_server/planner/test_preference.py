@@ -156,6 +156,14 @@ def test_a_text_that_proposes_the_tool_is_no_answer(text: str, calls: bool) -> N
     assert driven.run.outcome == "answered"
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("find_events_empty", True), ("compute", False)])
+def test_the_date_of_a_day_is_told_if_the_tool_that_is_chosen_takes_it(name: str, is_told: bool) -> None:
+    texts: list[Any] = [chosen({name: 0.9, "get_now": 0.1}), odds(9), "Well."]
+    driven = drive("could I squeeze Ann in on tuesday?", *texts, options=ASKED)
+    asked = driven.of(CallModel)[-1].request.messages[-1]["content"]
+    assert ("tuesday: 2026-03-10" in asked) == is_told
+
+
 @given(shares, shares)
 def test_a_clear_choice_is_that_of_one_tool_and_for_this_request(
     one: dict[str, float], other: dict[str, float]

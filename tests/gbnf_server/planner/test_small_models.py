@@ -556,6 +556,8 @@ def test_which_models_are_small(parameters: int | None, style: Any, small: bool)
         ("create_events", "add lunch, the duration is 45 minutes", {"title", "starts", "duration_minutes"}),
         ("find_files", "find the text files", {"base_path", "pattern"}),
         ("write_files", "save this", {"files"}),
+        ("find_events_empty", "when am I free tomorrow?", {"period"}),
+        ("find_events_empty", "when am I free on Tuesday?", {"start_date"}),
     ],
 )
 def test_a_small_model_is_shown_the_arguments_that_a_request_mentions(
