@@ -61,8 +61,9 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.progress import has_nothing_new, invented_past, narrowed, said, unused
+from gbnf_server.planner.progress import has_nothing_new, invented_past, narrowed, nearest, said, unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
@@ -247,7 +248,7 @@ class _Loop(ModelCalls):
 
     def _call_instead(self, step: Step, tools: tuple[Tool, ...], offer: OfferedTools) -> Part[Run | None]:
         """Refuse a text that is no answer, since one of these tools has to be called."""
-        self.state.calls_next = True
+        self.state.calls_next = frozenset(tool.name for tool in tools)
         names = " or ".join(tool.name for tool in tools)
         return (
             yield from self._block(
@@ -289,8 +290,10 @@ class _Loop(ModelCalls):
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
-        if state.preference and refused.refusal == "invalid" and refused.tool == FINAL_ANSWER:
-            state.calls_next = not succeeded(state.steps)  # it has nothing to say that it has not read
+        is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
+        if state.preference and is_answer and not succeeded(state.steps):
+            # it has nothing to say that it has not read
+            state.calls_next = frozenset(tool.name for tool in nearest(self.order.tools, state, LIKELY))
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

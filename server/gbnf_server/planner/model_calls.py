@@ -50,7 +50,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, preference, read_choice
-from gbnf_server.planner.progress import fit_scores, said, said_choice
+from gbnf_server.planner.progress import choice_scores, said, said_choice
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, select, system_message
 from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError
@@ -115,7 +115,7 @@ class ModelCalls:
         if len(kept) > FEW:
             state.choice = said_choice(kept, state, options)
             state.choice = state.choice or (yield from self._choice(pool, tuple(state.history)))
-            state.preference = preference(fit_scores(kept, state, options), state.choice, options.ranker)
+            state.preference = preference(choice_scores(kept, state, options), state.choice, options.ranker)
 
     def _choice(self, pool: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which tool is needed first; return the log-probability of each, by name; {} if unknown."""

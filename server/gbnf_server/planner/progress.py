@@ -297,12 +297,10 @@ def next_tools(
         reads = tuple(dict.fromkeys((*reads, *file_readers(all_ready))))
         if reads and state.steps[-1].fault:
             return reads, False
-    if state.calls_next and state.preference and ready and not calls_done(state):
-        return nearest(ready, state), False
+    if due := tuple(tool for tool in ready if tool.name in state.calls_next):
+        return due, False
     left = unused(pool, state, options)
     others = tuple(tool for tool in ready if tool in left)
-    if state.calls_next and others:
-        return others, False
     due = _due(pool, others, state)
     if ready and needs_another_call(ready, state):
         changes = any(tool.run.effect == "write" for tool in others)
@@ -341,7 +339,7 @@ def _still_needed(
     uncalled = tuple(tool for tool in pool if tool.name not in called)
     fitting = _fitting(uncalled, state, options)
     if state.preference:
-        fitting += nearest(uncalled, state)
+        fitting += nearest(uncalled, state, LIKELY)
     return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
 
 
@@ -447,12 +445,19 @@ def fit_scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         return {}
 
 
+def choice_scores(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+    """Return how well tools fit the request; one that its markers ask for, as well as the best."""
+    scores = fit_scores(tools, state, options)
+    best, request = max(scores.values(), default=0.0), said(state)
+    return {tool: best if _is_marked(tool, request) else score for tool, score in scores.items()}
+
+
 def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[str, float]:
     """Return the choice among tools that the words of a request make; nothing unless they are clear.
 
     They are if they ask for one of the tools, and none fits half as well.
     """
-    scores = fit_scores(tools, state, options)
+    scores = choice_scores(tools, state, options)
     ranked = sorted(scores, key=lambda tool: -scores[tool])
     if not ranked or not _asking_words(tools, said(state)).get(ranked[0]):
         return {}

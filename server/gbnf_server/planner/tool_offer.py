@@ -172,7 +172,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         near = nearest(ready, state)
         ready = tuple(tool for tool in ready if tool in near)
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
-    state.answers_next = state.calls_next = False
+    state.answers_next, state.calls_next = False, frozenset()
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state, options)

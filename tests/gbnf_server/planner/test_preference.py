@@ -164,6 +164,19 @@ def test_the_date_of_a_day_is_told_if_the_tool_that_is_chosen_takes_it(name: str
     assert ("tuesday: 2026-03-10" in asked) == is_told
 
 
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("oops, wrong folder! bring it back please", "undo_last_turn"),
+        ("it can go in the bin", "delete_files"),
+    ],
+)
+def test_a_marker_counts_as_much_as_the_best_words(query: str, name: str) -> None:
+    texts: list[Any] = [chosen({name: 0.5, "create_dirs": 0.5}), odds(9), "Well."]
+    [started] = drive(query, *texts, options=ASKED).of(StepStarted)[:1]
+    assert name in started.tools
+
+
 @given(shares, shares)
 def test_a_clear_choice_is_that_of_one_tool_and_for_this_request(
     one: dict[str, float], other: dict[str, float]
