@@ -113,8 +113,8 @@ _MOST_ASKED_FOR: Final = 2
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
 """The name of a file with its suffix."""
 _CONTENT: Final = re.compile(
-    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|(?:cosa|che) c.e (?:in|nel\w*)"
-    r"|contenut[oi] (?:di|del\w*))\b"
+    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|text of (?=\S*\w\.\w)|(?:cosa|che) c.e (?:in|nel\w*)"
+    r"|contenut[oi] (?:di|del\w*)|testo (?:di|del\w*) (?=\S*\w\.\w))\b"
 )
 _IMPLIED: Final = (
     (_PATH, "file"),

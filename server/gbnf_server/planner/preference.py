@@ -20,14 +20,14 @@ from gbnf.tools import Tool
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Completion
 
-FEW = 3
+FEW = 4
 """So many tools are all declared: there is nothing to choose before."""
 
 NEAR, LIKELY = 1.0, 5.0
 """A tool that is offered in the first step is at most so much less preferred than the best, one that is
 declared for later steps at most so much."""
 
-_WORDS = 4.0
+_WORDS = 5.0
 """What the words of a request add to the log-probability of the tool that fits best by them."""
 
 _CLEAR_WORDS = 4.0

@@ -412,6 +412,8 @@ def test_few_tools_are_asked_for_by_one_word_of_a_request(pool: list[Tool], quer
     [
         ("send anna@example.com what is in the report", True),
         ("mandami il contenuto del diario", True),
+        ("ruth@example.com needs the text of drafts/speech.md", True),
+        ("write the text of the song in a.txt", False),  # not of a file
         ("create a folder, then tell me what's in the report", False),  # after another part
         ("send anna@example.com 'what is in the report'", False),
         ("send anna@example.com the report", False),
