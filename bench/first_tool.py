@@ -25,6 +25,8 @@ from gbnf_server.planner.events import CallModel, RunStarted
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.preference import preference, read_choice
+from gbnf_server.planner.progress import choice_scores
+from gbnf_server.planner.run_state import RunState
 from gbnf_server.system.folders import manifests_path
 from tables import new_table, show
 
@@ -65,18 +67,23 @@ def main() -> None:
                 if case.first:
                     names, choice = choice_of(case.query, tools, backend, options)
                     kept = [tool for tool in tools if tool.name in names]
-                    counts += counts_of(case, kept, choice)
+                    counts += counts_of(case, kept, choice, options)
             table.add_row(name, *(str(counts[column]) for column in COLUMNS))
             totals += counts
     table.add_row("all", *(str(totals[column]) for column in COLUMNS))
     show(table)
 
 
-def counts_of(case: Case, tools: list[Tool], choice: Mapping[str, float]) -> Counter[str]:
+def counts_of(
+    case: Case, tools: list[Tool], choice: Mapping[str, float], options: ResolvedOptions
+) -> Counter[str]:
     """Return what a case adds to each column."""
     scores = dict(zip(tools, BM25.rank(case.query, tools), strict=True))
     words = {tool.name: score for tool, score in scores.items()}
-    by = {"words": words, "model": choice or words, "both": preference(scores, choice) or words}
+    by = {"words": words, "model": choice or words, "both": words}
+    if choice:
+        marked = choice_scores(tuple(tools), RunState(case.query, "turn", NOW), options)
+        by["both"] = preference(marked, choice)
     best = {column: max(each, key=each.__getitem__) for column, each in by.items()}
     needed = {expected.name for expected_calls in case.plans for expected in expected_calls}
     changes = next(tool for tool in tools if tool.name == best["both"]).run.effect == "write"

@@ -52,13 +52,13 @@ _ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECA
 def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
     """Return the arguments of a call with their texts as the request spells them.
 
-    A text that is only the end of a path of the request becomes that path; a path has no backslashes that the
-    request does not have; a text that has another one of the call after a preposition at its end loses it, as
-    in "buy oats to list.txt", or becomes the text that the request quotes in it; a text that the request has
-    in other letter case is written as there; and one with most words of what is to be written, "the text oats
-    and honey to list.txt", and no others, becomes that. A list some of whose texts are in the request has
-    none that are neither there nor in `known`, the results so far, if the first ones have digits or are
-    addresses. Two numbers of a list that are written as one, 510 for "5,10 and 15", become the first of them.
+    A text that is only the end of a path of the request becomes that path; one that has another text of the
+    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
+    request quotes in it; a text that the request has in other letter case is written as there; and one
+    with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
+    that. A list some of whose texts are in the request has none that are neither there nor in
+    `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
+    are written as one, 510 for "5,10 and 15", become the first of them.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
@@ -73,8 +73,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     def completed(text: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
             return text[: len("2026-01-05T09:00")]
-        if "\\" in text and "\\" not in f"{request}{known}" and _WINDOWS_PATH.fullmatch(text):
-            text = text.replace("\\", "/").rstrip("/")
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
@@ -104,7 +102,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     return dict(_each_text(arguments, spelled))
 
 
-_WINDOWS_PATH: Final = re.compile(r"[\w.*-]+(?:\\+[\w.*-]*)+")
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
 _REFERS_BACK: Final = re.compile(
     r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
@@ -151,28 +148,41 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     return {key: filled(member, key) for key, member in arguments.items()}
 
 
-_FOLDER_ARGUMENT: Final = re.compile(r".*(?:base|dir|folder|root).*", re.IGNORECASE)
-
-
+_PATH_ARGUMENT: Final = re.compile(
+    r"(?:\w+_)?(?:path|paths|file|files|dir|directory|folder|root)|(?:base|root|start|search)(?:path|dir|folder)",
+    re.IGNORECASE,
+)
+_FOLDER_ARGUMENT: Final = re.compile(
+    r"(?:\w+_)?(?:dir|directory|folder)|(?:base|root|start|search)_?(?:path|dir|folder)|root", re.IGNORECASE
+)
+_WINDOWS_PATH: Final = re.compile(r"[\w.*\\-]+")
 _PLACEHOLDER_WORDS: Final = frozenset({"path", "to", "your", "folder", "directory", "workspace"})
 
 
-def without_invented_folder(arguments: Mapping[str, Any], tool: Tool, known: str) -> dict[str, Any]:
-    """Return the arguments of a search with the workspace in place of a folder that nobody has named.
+def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> dict[str, Any]:
+    """Return the arguments of a call that reads, with paths of what is known.
 
-    `known`: the request, and the results so far. A small model searches "path/to/workspace". Not in place of
-    what the tool's description names.
+    `known`: the request, and the results so far. The workspace takes the place of a folder that nobody has
+    named, unless the tool's description does: a small model searches "path/to/workspace". Backslashes become
+    slashes if nothing that is known has one.
     """
-    known = known.casefold()
     described = json.dumps([dict(tool.descriptions), tool.args], ensure_ascii=False, default=str)
+    has_backslashes, known = "\\" in known, known.casefold()
 
-    def is_invented(name: str, value: Any) -> bool:
-        if not isinstance(value, str) or not _FOLDER_ARGUMENT.fullmatch(name) or value in described:
-            return False
-        parts = _GROUP.findall(value.casefold())
+    def is_invented(folder: str) -> bool:
+        parts = _GROUP.findall(folder.casefold())
         return bool(parts) and not any(part in known for part in parts if part not in _PLACEHOLDER_WORDS)
 
-    return {name: "." if is_invented(name, value) else value for name, value in arguments.items()}
+    def path(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [path(name, item) for item in value]
+        if not isinstance(value, str) or not _PATH_ARGUMENT.fullmatch(name) or value in described:
+            return value
+        if not has_backslashes and "\\" in value and _WINDOWS_PATH.fullmatch(value):
+            value = value.replace("\\", "/").rstrip("/")
+        return "." if _FOLDER_ARGUMENT.fullmatch(name) and is_invented(value) else value
+
+    return {name: path(name, value) for name, value in arguments.items()}
 
 
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"

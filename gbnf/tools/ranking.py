@@ -102,9 +102,10 @@ _FORBIDDEN: Final = re.compile(
 )
 """Words that say what not to do."""
 _TOLD: Final = re.compile(
-    r"\b(?:did|do|have|had) (?:i|we) (?:\w+ )??(?!have|need|want)\w+"
-    r"|\b(?:i|we) (?:(?:have|had|already|just|once|always|only) )*"
+    r"\b(?:did|have|had) (?:i|we) (?:\w+ )??(?!have|need|want)\w+"
+    r"|\b(?:what|where|which|that|all|when|how|everything) (?:i|we) (?:(?:have|had|already|just|once) )*"
     r"(?!have|need|want|wish|would|d|ll|must|should|am|can|could|may|to|ve)\w+"
+    r"|\b(?:i|we) (?:(?:ve|have|had|already|just|once) )+(?!to|need|want)\w+"
     r"|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
 )
 """What the person does or did: where did I put it, what I wrote."""
@@ -113,8 +114,8 @@ _MOST_ASKED_FOR: Final = 2
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
 """The name of a file with its suffix."""
 _CONTENT: Final = re.compile(
-    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|text of (?=\S*\w\.\w)|(?:cosa|che) c.e (?:in|nel\w*)"
-    r"|contenut[oi] (?:di|del\w*)|testo (?:di|del\w*) (?=\S*\w\.\w))\b"
+    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|text of (?=\S*\w\.\w)"
+    r"|(?:cosa|che) c.e (?:in|nel\w*)|contenut[oi] (?:di|del\w*)|testo (?:di|del\w*) (?=\S*\w\.\w))\b"
 )
 _IMPLIED: Final = (
     (_PATH, "file"),

@@ -7,7 +7,8 @@ matches folders. As in a shell, names that start with a dot match only patterns 
 own folder is never found. Links to folders are not followed; a link to a file inside the workspace counts as
 a file.
 
-Patterns with a ``*`` in each may be in one text, with ``|``, ``;`` or ``,`` between them.
+Patterns with a ``*`` in each may be in one text, with ``|``, ``;`` or ``,`` between them, if nothing has that
+text for a name.
 
 A name without wildcards and suffix that nothing has stands for the files with that suffix, or else for those
 whose names contain it; `pattern` in the result says which.
@@ -51,11 +52,13 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
     base = workspace.resolve(arguments["base_path"])
     if not base.is_dir():
         raise ExecutorError(_missing(base, arguments["base_path"], workspace))
-    texts = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
-    given = [pattern for text in texts for pattern in _separate(text)]
+    given = [*([arguments["pattern"]] if "pattern" in arguments else []), *arguments.get("patterns", [])]
     result: dict[str, Any] = {}
     search = _GlobSearch(workspace, [compiled for text in given for compiled in _compile(text)])
     entries = sorted(search.walk(base))
+    if not entries and (separate := [part for text in given for part in _separate(text)]) != given:
+        search = _GlobSearch(workspace, [compiled for text in separate for compiled in _compile(text)])
+        entries = sorted(search.walk(base))
     for pattern in _widened(given[0]) if len(given) == 1 and not entries else ():
         search = _GlobSearch(workspace, [*_compile(pattern)])
         if entries := sorted(search.walk(base)):
@@ -72,7 +75,8 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
 def _separate(text: str) -> list[str]:
     """Return the patterns in a text that lists several, as in "*.xlsx;*.ods"; models write such lists."""
     parts = [part for part in re.split(r"\s*[|;,]\s*", text) if part]
-    return parts if len(parts) > 1 and "{" not in text and all("*" in part for part in parts) else [text]
+    is_list = "{" not in text and "[" not in text and all("*" in part for part in parts)
+    return parts if is_list else [text]
 
 
 def _widened(pattern: str) -> Iterator[str]:

@@ -65,6 +65,7 @@ def find(root: Path, base: str, *patterns: str) -> list[str]:
         (".", "*.jpg;*.md", ["notes/2026/deep/c.md", "photo.jpg"]),
         (".", "*.jpg | *.jpeg", ["photo.jpeg", "photo.jpg"]),
         (".", "photo,jpg", []),
+        (".", "[x]*,*.md", []),
         # no file has such a name: it is a suffix, or a part of one
         (".", "md", ["notes/2026/deep/c.md"]),
         (".", "notes/md", ["notes/2026/deep/c.md"]),

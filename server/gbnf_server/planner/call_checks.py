@@ -32,7 +32,7 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested, is_only_source, with_content, without_invented_folder
+from gbnf.tools.coverage import as_requested, is_only_source, with_content, with_known_paths
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -45,6 +45,10 @@ from gbnf_server.planner.run_state import RunState
 _MOST_NAMED = 3
 """Tools that an error proposes."""
 
+_NEGATION = re.compile(
+    r"\b(?:not|cannot|can['’]?t|couldn['’]?t|didn['’]?t|don['’]?t|unable|without|non)\b[^.!?\n]{0,80}\Z",
+    re.IGNORECASE,
+)
 _LIST = 3
 """So many names of tools in a text are a list."""
 
@@ -141,7 +145,7 @@ def _checked(
             arguments = with_content(arguments, said(state), entries)
         called = next(tool for tool in offer.callable if tool.name == call["name"])
         if called.run.effect == "read":
-            arguments = without_invented_folder(arguments, called, f"{said(state)} {known}")
+            arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
@@ -184,12 +188,14 @@ def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:
 def proposed_tool(text: str, offered: tuple[Tool, ...], pool: tuple[Tool, ...]) -> Tool | None:
     """Return the tool that a text proposes to call, if it is offered: "use the `find_files` function".
 
-    That is the first of one or two that it names, by names that are no words: a longer list tells what the
-    tools do.
+    That is the first of one or two that it names, by names that are no words and not after a negation: a
+    longer list tells what the tools do.
     """
     at = {tool: re.search(rf"\b{re.escape(tool.name)}\b", text) for tool in pool if "_" in tool.name}
     named = sorted((found.start(), tool.name, tool) for tool, found in at.items() if found)
-    return named[0][-1] if 0 < len(named) < _LIST and named[0][-1] in offered else None
+    if not 0 < len(named) < _LIST or _NEGATION.search(text[: named[0][0]]):
+        return None
+    return named[0][-1] if named[0][-1] in offered else None
 
 
 def _repeats_refusal(message: str, state: RunState) -> bool:

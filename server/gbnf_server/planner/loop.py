@@ -63,7 +63,15 @@ from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Pa
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
-from gbnf_server.planner.progress import has_nothing_new, invented_past, narrowed, nearest, said, unused
+from gbnf_server.planner.progress import (
+    asked_for,
+    has_nothing_new,
+    invented_past,
+    narrowed,
+    nearest,
+    said,
+    unused,
+)
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
@@ -230,7 +238,8 @@ class _Loop(ModelCalls):
                     return (yield from self._answer_done())
                 return (yield from self._call_instead(step, left, offer))
             may_call = state.choice and not succeeded(state.steps) and not state.blocked_in_a_row
-            if may_call and (tool := proposed_tool(answer, whole.own, self.order.tools)):
+            tool = proposed_tool(answer, whole.own, self.order.tools) if may_call else None
+            if tool and (tool.run.effect == "read" or tool in asked_for(self.order.tools, state)):
                 return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))
@@ -250,11 +259,8 @@ class _Loop(ModelCalls):
         """Refuse a text that is no answer, since one of these tools has to be called."""
         self.state.calls_next = frozenset(tool.name for tool in tools)
         names = " or ".join(tool.name for tool in tools)
-        return (
-            yield from self._block(
-                step, CallRefusedError("unparsed", f"this is no answer; call {names}"), offer
-            )
-        )
+        refused = CallRefusedError("unparsed", f"this is no answer; call {names}")
+        return (yield from self._block(step, refused, offer))
 
     def _answer_done(self) -> Part[Run]:
         """Finish a run for which all is done with the model's answer from the results."""
@@ -291,9 +297,10 @@ class _Loop(ModelCalls):
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
-        if state.preference and is_answer and not succeeded(state.steps):
+        if state.preference and is_answer and offer.own and not succeeded(state.steps):
             # it has nothing to say that it has not read
-            state.calls_next = frozenset(tool.name for tool in nearest(self.order.tools, state, LIKELY))
+            likely = nearest(self.order.tools, state, LIKELY)
+            state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
@@ -53,7 +52,7 @@ from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_cle
 from gbnf_server.planner.progress import choice_scores, said, said_choice
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, select, system_message
-from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError
+from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError, MalformedTextError
 
 Clock: TypeAlias = Callable[[], datetime]
 _Value = TypeVar("_Value")
@@ -114,13 +113,20 @@ class ModelCalls:
         kept = select(pool, state, options).kept
         if len(kept) > FEW:
             state.choice = said_choice(kept, state, options)
-            state.choice = state.choice or (yield from self._choice(pool, tuple(state.history)))
+            state.choice = state.choice or (yield from self._choice(pool, kept, tuple(state.history)))
             state.preference = preference(choice_scores(kept, state, options), state.choice, options.ranker)
 
-    def _choice(self, pool: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
-        """Ask which tool is needed first; return the log-probability of each, by name; {} if unknown."""
+    def _choice(
+        self, pool: tuple[Tool, ...], kept: tuple[Tool, ...], asked: tuple[Message, ...]
+    ) -> Part[Mapping[str, float]]:
+        """Ask which of the tools `kept` is needed first; return the log-probability of each, by name.
+
+        At most those that fit best, if no more can be scored. {} if it is unknown.
+        """
         state, options = self.state, self.options
-        names = tuple(tool.name for tool in select(pool, state, options).kept)
+        scores = choice_scores(kept, state, options)
+        best = sorted(kept, key=lambda tool: -scores.get(tool, 0.0))[:MAX_ALTERNATIVES]
+        names = tuple(tool.name for tool in kept if tool in best)
         # the same for all requests, so that they share the prefix
         listed = tuple(tool for tool in pool if len(pool) <= MAX_ALTERNATIVES or tool.name in names)
         declared = tuple(declare_purpose(tool, language=options.language) for tool in listed)
@@ -128,10 +134,11 @@ class ModelCalls:
             "role": "system",
             "content": native_system_prompt(options.language, today=state.started_at.date(), brief=True),
         }
-        with suppress(ConversationRefusedError):  # by a template that needs arguments
+        try:
             completion, _ = yield from self._ask((system, *asked), choice_grammar(names), "tool", declared)
-            return read_choice(completion, names)
-        return {}
+        except (ConversationRefusedError, ContextOverflowError, MalformedTextError):
+            return {}  # by a template that needs arguments, for one
+        return read_choice(completion, names)
 
     def only_prose(self, offer: OfferedTools, pool: tuple[Tool, ...]) -> Part[bool]:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
@@ -142,13 +149,14 @@ class ModelCalls:
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        about = is_about(said(state), select(pool, state, options).kept if state.choice else offer.own)
+        kept = select(pool, state, options).kept
+        about = is_about(said(state), kept if state.choice else offer.own)
         if odds is None or not state.choice or about is not False:
             return odds is not None and odds < LEAST_CALL_ODDS[about]
         if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
             return odds < LEAST_CALL_ODDS[False]
         greeting: Message = {"role": "user", "content": GREETING}
-        return not is_clear(state.choice, (yield from self._choice(pool, (greeting,))))
+        return not is_clear(state.choice, (yield from self._choice(pool, kept, (greeting,))))
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state

@@ -216,7 +216,9 @@ class ResolvedOptions(PlannerOptions):
         is_small = is_small and options.hints
         has_evidence = info.takes_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
-        chooses = call_format == "native" and info.gives_logprobs  # among all tools, before they are declared
+        # among all tools, before they are declared
+        is_asked = info.gives_logprobs and options.reasoning == "off" and backend.dialect == "gbnf"
+        chooses = call_format == "native" and is_asked
         limit = SMALL_MODEL_TOOLS if is_small and not chooses else MAX_TOOLS
         return cls(
             **given

@@ -36,8 +36,8 @@ _CLEAR_WORDS = 4.0
 GREETING = "Hello"
 """A request that needs no tool: what a model chooses for it, it prefers anyway."""
 
-_CLEAR_SHARE, _CLEAR_LIFT = 0.5, 2.5
-"""The least share, and the least gain of the log-probability over that for a greeting, of a clear choice."""
+SURE, _CLEAR_LIFT = math.log(0.5), 2.5
+"""The least log-probability, and its least gain over that for a greeting, of a clear choice."""
 
 _LEAST_SHARE = 1e-6
 
@@ -64,7 +64,7 @@ def read_choice(completion: Completion, names: tuple[str, ...]) -> Mapping[str, 
     told = completion.probabilities[0]
     shares = {json.loads(text): share for text, share in told.alternatives}
     if not shares:
-        with suppress(ValueError):
+        with suppress(ValueError, KeyError, TypeError):
             shares = {json.loads(completion.text)["name"]: told.probability}
     left = max(1 - sum(shares.values()), 0) / max(len(set(names) - shares.keys()), 1)
     return {name: math.log(max(shares.get(name, left), _LEAST_SHARE)) for name in names} if shares else {}
@@ -73,7 +73,7 @@ def read_choice(completion: Completion, names: tuple[str, ...]) -> Mapping[str, 
 def is_clear(choice: Mapping[str, float], neutral: Mapping[str, float]) -> bool:
     """Return whether a choice is that of one tool, and one that the model does not choose for a greeting."""
     best = max(choice, key=choice.__getitem__)
-    return choice[best] > math.log(_CLEAR_SHARE) and choice[best] - neutral.get(best, 0.0) > _CLEAR_LIFT
+    return choice[best] > SURE and choice[best] - neutral.get(best, 0.0) > _CLEAR_LIFT
 
 
 def preference(
@@ -85,7 +85,7 @@ def preference(
     """
     least = _CLEAR_WORDS if ranker is BM25 else 0.0
     best = max(least, *scores.values()) if scores else least
-    by_name = {tool.name: score / best for tool, score in scores.items() if best > 0}
+    by_name = {tool.name: max(score, 0.0) / best for tool, score in scores.items() if best > 0}
     return {name: logprob + _WORDS * by_name.get(name, 0.0) for name, logprob in choice.items()}
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache
 from itertools import chain, dropwhile
+from math import inf
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import GbnfError
@@ -29,7 +30,7 @@ from gbnf.tools.request_values import (
 )
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
-from gbnf_server.planner.preference import LIKELY, NEAR, near_best
+from gbnf_server.planner.preference import LIKELY, NEAR, SURE, near_best
 from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.run_state import RunState
 
@@ -79,6 +80,8 @@ _ANY_DAY = date(2026, 1, 5)
 _SHORTEST_DATE = len("2026-01-05")
 _FAR = 0.5
 """Of the best score: where no other tool has it, words are right as often as a small model."""
+_LESS_SAID = 2.0
+"""What others are less preferred by, beside what they fit less: some of them are declared for later steps."""
 _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
@@ -209,8 +212,9 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     and one that does not say so changes nothing.
     """
     request = said(state)
-    chosen = nearest(tools, state)[:1] if state.preference else ()
-    possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool in chosen))
+    best = max(state.preference, key=state.preference.__getitem__, default="")
+    chosen = best if state.choice.get(best, -inf) > SURE else ""
+    possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
     words = _asking_words(tools, request)
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.preference:
@@ -231,7 +235,8 @@ def _asking_words(pool: tuple[Tool, ...], request: str) -> Mapping[Tool, frozens
 
 def _may_be_left_out(tool: Tool) -> bool:
     """Return whether a tool says that it changes something, and how it is asked for."""
-    return tool.run.effect == "write" and bool(tool.affinity)
+    is_needed = tool.offer.always or tool.offer.terminal
+    return tool.run.effect == "write" and bool(tool.affinity) and not is_needed
 
 
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
@@ -459,11 +464,11 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
     """
     scores = choice_scores(tools, state, options)
     ranked = sorted(scores, key=lambda tool: -scores[tool])
-    if not ranked or not _asking_words(tools, said(state)).get(ranked[0]):
+    if not ranked or scores[ranked[0]] <= 0 or not _asking_words(tools, said(state)).get(ranked[0]):
         return {}
     if any(scores[tool] >= _FAR * scores[ranked[0]] for tool in ranked[1:]):
         return {}
-    return {tool.name: 0.0 if tool is ranked[0] else -LIKELY for tool in tools}
+    return {tool.name: 0.0 if tool is ranked[0] else -_LESS_SAID for tool in tools}
 
 
 def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:

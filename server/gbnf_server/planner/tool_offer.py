@@ -135,7 +135,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         if state.preference:
             likely = {*nearest(kept, state, LIKELY), *state.described}
             likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
-            kept = tuple(tool for tool in kept if tool in likely)
+            likely |= {tool for tool in kept if tool.offer.always or tool.offer.terminal}
+            needed = with_prerequisites(likely, kept)
+            kept = tuple(tool for tool in kept if tool in needed)
     tools = (*_compilable(kept, state, options), *searching)
     _describe_tools(tools, state, options)
     refers_to = tuple(sorted(state.entries))
@@ -153,10 +155,11 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         ready = meant(ready, state)
     is_first = is_small_native and answers and not state.steps
     readers = file_readers(ready) if is_first else ()
-    is_passed_on = has_content_of(state.query) and asked_for(ready, state)
-    is_copied = not set(readers).isdisjoint(asked_for(ready, state, "read")) and sources(state.query)
-    if is_first and (is_passed_on or is_copied):  # it would send or write what may be in the file
-        reads = tuple(dict.fromkeys((*asked_for(ready, state, "read"), *readers)))
+    asked_reads = asked_for(ready, state, "read") if is_first else ()
+    is_copied = not set(readers).isdisjoint(asked_reads) and sources(state.query)
+    # it would send or write what may be in the file
+    if is_first and (is_copied or (has_content_of(state.query) and asked_for(ready, state))):
+        reads = tuple(dict.fromkeys((*asked_reads, *readers)))
         ready, answers = reads or ready, not reads
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
@@ -169,8 +172,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
         answers = False
     if state.preference and not state.steps:
-        near = nearest(ready, state)
-        ready = tuple(tool for tool in ready if tool in near)
+        near = with_prerequisites(nearest(tools, state), tools)
+        ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
     only_answers = is_small_native and answers and not ready and bool(calls_done(state))
     state.answers_next, state.calls_next = False, frozenset()
     if only_answers:

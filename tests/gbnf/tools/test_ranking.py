@@ -391,6 +391,9 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("I need to write a note", "write_files", {"write", "note"}),
         ("I want to delete what I saved", "delete_files", {"delete"}),
         ("we have to mail giulia", "send_messages", {"mail"}),
+        ("could we schedule a call with Ann tomorrow?", "create_events", {"schedule"}),
+        ("please can I send a message", "send_messages", {"send", "message"}),
+        ("I already wrote to giulia", "write_files", set()),
     ],
 )
 def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:

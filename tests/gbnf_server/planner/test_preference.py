@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -19,7 +20,7 @@ from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
 from gbnf_server.system.errors import ConversationRefusedError
-from support.by_hand import completion
+from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.small_models import LARGE, SMALL, drive, odds, written
 
@@ -141,6 +142,7 @@ def test_a_clear_choice_is_called_though_no_word_says_so(for_greeting: float, ca
         ("You can use the `find_events_empty` function to find free slots.", True),
         ("I can call find_events_empty, create_events and create_dirs.", False),
         ("You could use create_dirs.", False),  # it is not offered
+        ("I cannot use find_events_empty without a day.", False),
         ("She is free at ten.", False),
     ],
 )
@@ -185,6 +187,64 @@ def test_a_clear_choice_is_that_of_one_tool_and_for_this_request(
     assert not is_clear(choice, choice)
     if is_clear(choice, neutral):
         assert max(one.values()) > 0.5
+
+
+def test_what_the_model_is_not_sure_of_changes_nothing() -> None:
+    """A tool without a word of the request may change something only if the model is sure of it."""
+    others = dict.fromkeys((name for name in NAMES if name != "create_events"), 0.05)
+    for share in (0.2, 0.9):
+        choice = {"create_events": share} | {name: (1 - share) / len(others) for name in others}
+        driven = drive(SQUEEZE + " tomorrow", chosen(choice), odds(9), "Well.", options=ASKED)
+        assert ("create_events" in driven.of(StepStarted)[0].tools) == (share > 0.5)
+
+
+@pytest.mark.parametrize("required", [("get_now",), ("get_now", "create_dirs")])
+def test_required_tools_are_offered_whatever_the_model_prefers(required: tuple[str, ...]) -> None:
+    texts: list[Any] = [chosen({"compute": 0.9999, "undo_last_turn": 0.0001}), odds(9), written(COMPUTE)]
+    calls_of_required = {
+        "get_now": {"name": "get_now", "arguments": {}},
+        "create_dirs": {"name": "create_dirs", "arguments": {"paths": ["a"]}},
+    }
+    texts += [written(calls_of_required[name]) for name in required]
+    driven = drive(BILL, *texts, "41.40 each.", options=ASKED | {"required": required})
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["compute", *required]
+    assert driven.run.outcome == "answered"
+
+
+def test_a_prerequisite_is_offered_with_the_tool_that_is_preferred() -> None:
+    tools = [
+        replace(tool, offer=replace(tool.offer, after=("get_now",))) if tool.name == "compute" else tool
+        for tool in BUNDLED
+    ]
+    said = [chosen({"compute": 0.9999, "create_dirs": 0.0001}), odds(9), completion("Well.")]
+    driven = drive_by_hand(tools, said, query=BILL, options=resolved(**ASKED))
+    assert driven.of(StepStarted)[0].tools[0] == "get_now"
+
+
+def test_of_more_tools_than_can_be_scored_the_model_is_asked_about_the_best() -> None:
+    more = [replace(BUNDLED[0], name=f"tool_{number}") for number in range(20)]
+    options = resolved(**ASKED | {"max_tools": None})
+    driven = drive_by_hand([*BUNDLED, *more], [completion("{}")], query=BILL, options=options)
+    asked = driven.of(CallModel)[0]
+    assert (asked.purpose, len(asked.request.tools)) == ("tool", 16)
+
+
+@pytest.mark.parametrize("scores", [(-1.0, -1.1), (0.01, -1.0), (0.0, 0.0)])
+def test_scores_that_are_not_positive_leave_it_to_the_model(scores: tuple[float, float]) -> None:
+    class Negative:
+        def rank(self, _query: str, tools: Sequence[Tool], /) -> list[float]:
+            return [scores[tool.name != "get_now"] for tool in tools]
+
+    texts: list[Any] = [chosen({"compute": 0.98, "get_now": 0.02}), odds(9), "Well."]
+    driven = drive("the bill of the day", *texts, options=ASKED | {"ranker": Negative()})
+    assert driven.of(CallModel)[0].purpose == "tool"
+
+
+def test_an_answer_that_repeats_the_request_after_a_result_is_asked_for_from_the_results() -> None:
+    query = f"{BILL}. What then?"
+    texts: list[Any] = [chosen({"compute": 0.9, "get_now": 0.1}), odds(9), written(COMPUTE), query]
+    driven = drive(query, *texts, "41.40 each.", options=ASKED, replies=[{"value": 41.4}])
+    assert driven.run.answer == "41.40 each."
 
 
 def test_a_template_that_needs_arguments_leaves_it_to_the_words() -> None:
