@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
@@ -109,6 +109,9 @@ _TOLD: Final = re.compile(
     r"|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
 )
 """What the person does or did: where did I put it, what I wrote."""
+_CLAUSE_END: Final = re.compile(r" (?:and|then|e|poi) ")
+_GOVERNED: Final = 6
+"""Words from a verb to the phrase that says where to, at most."""
 _MOST_ASKED_FOR: Final = 2
 """Tools that a word may ask for; one of more tools says what they are about."""
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
@@ -185,8 +188,8 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Not those that only say where, "the files in the folder", what not to do, or
-    what the person did.
+    its name and description. Not those that only say where, "the files in the folder", what not to do,
+    what the person did, or what is done with another tool, by one of its phrases.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
     words = dict.fromkeys(_WORD.findall(_TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked)))))
@@ -198,7 +201,20 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     }
     counts = Counter(chain.from_iterable(words_of.values()))
     common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(asked)
-    return {tool: (words_of[tool] - common) | _phrases_in(text, tool) for tool in tools}
+    phrases = {tool: _phrases_in(text, tool) for tool in tools}
+    governing = {tool: frozenset(_governing(text, phrases[tool])) for tool in tools if phrases[tool]}
+    taken = {
+        tool: frozenset[str]().union(*(governing[other] for other in governing if other is not tool))
+        for tool in tools
+    }
+    return {tool: (words_of[tool] - common - taken[tool]) | phrases[tool] for tool in tools}
+
+
+def _governing(spaced: str, phrases: Iterable[str]) -> Iterator[str]:
+    """Yield the words before phrases in a request that belong to them: "put" of "put it in my calendar"."""
+    for phrase in phrases:
+        before = spaced[: spaced.index(f" {phrase} ")]
+        yield from _CLAUSE_END.split(before)[-1].split()[-_GOVERNED:]
 
 
 def _spaced(query: str) -> str:

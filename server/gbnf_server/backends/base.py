@@ -71,6 +71,9 @@ DEMO_MODEL_NAME = "gbnf-planner-demo"
 """`general.name` of the bundled model, which was trained with the minimal prompt style."""
 
 
+MAX_ALTERNATIVES = 16
+"""The most values of an enum, or names of tools, of which each is scored."""
+
 MAX_LOGPROBS = 20
 """The largest number of alternatives in `Request.logprobs`, as in OpenAI's API."""
 

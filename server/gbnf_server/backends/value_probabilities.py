@@ -20,10 +20,8 @@ from gbnf.grammar.alternatives import scalar_alternatives
 from gbnf.grammar.match import MatchState
 from gbnf.partial_json import locate
 from gbnf.schema.keywords import path_pointer
+from gbnf_server.backends.base import MAX_ALTERNATIVES
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability, token_range
-
-MAX_ALTERNATIVES = 16
-"""The most values of which each is scored."""
 
 
 class ValueScorer(Protocol):

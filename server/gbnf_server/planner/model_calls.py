@@ -28,10 +28,9 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import MAX_ALTERNATIVES, Completion, Request
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
-from gbnf_server.backends.value_probabilities import MAX_ALTERNATIVES
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.events import (
