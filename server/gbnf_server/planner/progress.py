@@ -415,7 +415,8 @@ def asked_for(
 def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
-    - If it asks for a change, and has values that no call has: that change, or any tool that reads.
+    - If it asks for a change, and has values that no call has: that change, or the tools that read that it
+      asks for, any of them if it asks for none.
     - Otherwise the tools that it asks for, if it has several parts, or asks for a change that was not made.
 
     None after a call that has failed, and after two that were refused. A change is due by words of a tool's
@@ -429,7 +430,8 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
     if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):
         return ()
     if changes and uncovered_values(state.query, done):
-        return tuple(tool for tool in others if tool.run.effect == "read" or tool in changes)
+        needed = {*(reads or (tool for tool in others if tool.run.effect == "read")), *changes}
+        return tuple(tool for tool in others if tool in needed)
     changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
     due = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
     return tuple(tool for tool in others if tool in due)
