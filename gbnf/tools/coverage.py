@@ -58,7 +58,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
     that. A list some of whose texts are in the request has none that are neither there nor in
     `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
-    are written as one, 510 for "5,10 and 15", become the first of them.
+    are written as one, 510 for "5,10 and 15", become the first of them. The two times of "from 14:00 to
+    16:30" become one interval.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
@@ -66,6 +67,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     dictated = [match["text"] for match in _DICTATED.finditer(request)]
     groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
 
+    ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
     whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
     listed = {number: first for number, first in joined.items() if number not in whole}
@@ -93,6 +95,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     def supported(items: list[Any]) -> list[Any]:
         if not all(isinstance(item, str) for item in items):
             return items
+        if len(items) == 2 and [item[-5:] for item in items] in ranges:
+            return ["/".join(items)]
         parts = {item: _GROUP.findall(item.casefold()) for item in items}
         kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
         return kept if any(re.search(r"[\d@]", item) for item in kept) else items
@@ -102,6 +106,10 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     return dict(_each_text(arguments, spelled))
 
 
+_TIME_RANGE: Final = re.compile(
+    r"\b(?:from|between|dalle|tra le) (\d{1,2}:\d\d) (?:to|and|until|till|alle|e le) (\d{1,2}:\d\d)\b",
+    re.IGNORECASE,
+)
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
 _REFERS_BACK: Final = re.compile(
     r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
@@ -114,7 +122,17 @@ _REWORDED: Final = re.compile(
     r"|quant[ie])",
     re.IGNORECASE,
 )
+_APPENDS: Final = re.compile(
+    r"\b(?:add|append|aggiung\w+|accoda)\b(?:(?!\b(?:and|then|e|poi)\b)[^.;!?\n]){1,80}?"
+    rf"\b(?:to|at the end of|in|a|al|alla|in fondo a)\s+(?:the file |il file |file )?(?:{PATH.pattern})",
+    re.IGNORECASE,
+)
 _CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re.IGNORECASE)
+
+
+def appends(request: str) -> bool:
+    """Return whether a request adds something to a file: add a line with milk to list.txt."""
+    return _APPENDS.search(request[:LONGEST_REQUEST]) is not None
 
 
 def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
@@ -122,18 +140,25 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
 
     `entries`: those of the last result. In place of a text that has not most of their words: a small model
     writes "This is the content of a.txt". Not where the request asks for a summary or a reply, or has the
-    text itself, and not in place of a part of them, such as the first line.
+    text itself, and not in place of a part of them, such as the first line. If it adds to a file, what was
+    read comes before the content that lacks it.
     """
     request = request[:LONGEST_REQUEST]
     texts = [entry for entry in entries if isinstance(entry, str)]
     words = set(_GROUP.findall(" ".join(texts).casefold()))
     read = words - set(_GROUP.findall(request.casefold()))
-    is_passed_on = _REFERS_BACK.search(request) and not _REWORDED.search(request)
-    if not read or len(texts) < len(entries) or not is_passed_on:
+    is_added = appends(request)
+    is_passed_on = read and _REFERS_BACK.search(request) and not _REWORDED.search(request)
+    if is_added:  # and what was read is no path that was found
+        is_passed_on = len(texts) == 1 and not PATH.fullmatch(texts[0])
+    if len(texts) < len(entries) or not is_passed_on:
         return dict(arguments)
 
     def filled(value: Any, name: str) -> Any:
         match value:
+            case str() if is_added and _CONTENT_NAME.fullmatch(name):
+                has_all = set(texts[0].split()) <= set(value.split())
+                return value if has_all else f"{texts[0].rstrip()}\n{value}"
             case str() if _CONTENT_NAME.fullmatch(name) and value not in request:
                 written = set(_GROUP.findall(value.casefold()))
                 is_part = bool(written) and written <= words

@@ -30,7 +30,7 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import sources, with_values_left
+from gbnf.tools.coverage import appends, sources, with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
@@ -156,8 +156,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     is_first = is_small_native and answers and not state.steps
     readers = file_readers(ready) if is_first else ()
     asked_reads = asked_for(ready, state, "read") if is_first else ()
-    is_copied = not set(readers).isdisjoint(asked_reads) and sources(state.query)
-    # it would send or write what may be in the file
+    is_copied = not set(readers).isdisjoint(asked_reads) and bool(sources(state.query))
+    is_copied = is_copied or (bool(readers) and appends(state.query))
+    # it would send or write what may be in the file, or lose what is
     if is_first and (is_copied or (has_content_of(state.query) and asked_for(ready, state))):
         reads = tuple(dict.fromkeys((*asked_reads, *readers)))
         ready, answers = reads or ready, not reads

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
 from gbnf.tools.coverage import (
+    appends,
     as_requested,
     is_covered,
     is_only_source,
@@ -279,6 +280,12 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
         ("5,100 euro", {"n": 5100}, {"n": 5100}),
         ("at 18:00", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00"}),
         ("at 18:00 UTC", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00:00Z"}),
+        (
+            "block it from 14:00 to 16:30",
+            {"starts": ["2026-11-22T14:00", "2026-11-22T16:30"]},
+            {"starts": ["2026-11-22T14:00/2026-11-22T16:30"]},
+        ),
+        ("at 14:00 and at 16:30", {"starts": ["T14:00", "T16:30"]}, {"starts": ["T14:00", "T16:30"]}),
         ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
         ("action films", {"genres": ["action", "sci-fi"]}, {"genres": ["action", "sci-fi"]}),
         ("read b.txt", {"paths": ["b.txt", "known.txt"]}, {"paths": ["b.txt", "known.txt"]}),
@@ -337,6 +344,34 @@ def test_what_was_read_is_passed_on(request_: str, written: dict[str, Any], pass
 def test_a_file_that_is_only_to_be_read(request_: str, path: str, is_source: bool) -> None:
     assert is_only_source({"files": [{"path": path, "content": "x"}]}, request_) is is_source
     assert not is_only_source({"files": [{"path": "other.txt", "content": "x"}]}, request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "adds"),
+    [
+        ("add a line with oat milk to groceries.txt, don't lose what is there", True),
+        ("append 'x' to notes/a.txt", True),
+        ("aggiungi latte a spesa.txt", True),
+        ("add lunch with Ann to my calendar", False),
+        ("add 3 and 4 and write it to a.txt", False),
+    ],
+)
+@given(
+    kept=st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True),
+    new=st.text("xyz", min_size=1),
+)
+def test_what_is_added_to_a_file_keeps_what_is_in_it(
+    request_: str, adds: bool, kept: list[str], new: str
+) -> None:
+    assert appends(request_) == adds
+    whole = "\n".join([*kept, new])
+    for content in (new, whole) if adds else ():
+        written = with_content(
+            {"files": [{"path": "a.txt", "content": content}]}, request_, ["\n".join(kept)]
+        )
+        assert written == {"files": [{"path": "a.txt", "content": whole}]}
+    if adds:
+        assert with_content({"content": new}, request_, ["notes/a.txt"]) == {"content": new}
 
 
 SEARCH = Tool(
