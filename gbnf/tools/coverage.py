@@ -210,6 +210,26 @@ def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> di
     return {name: path(name, value) for name, value in arguments.items()}
 
 
+def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call that makes folders with the folders of the files in them.
+
+    For a request that has a file to be written, too: a small model makes a folder of the file's name.
+    """
+
+    def folder(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(dict.fromkeys(folder(item) for item in value)) if _all_texts(value) else value
+        parent, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
+        return parent if parent and _FILE_NAME.fullmatch(name) else value
+
+    return {name: folder(value) for name, value in arguments.items()}
+
+
+def _all_texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+_FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _DICTATED: Final = re.compile(
     # a run of spaces is matched in one way, so that no request takes more than linear time

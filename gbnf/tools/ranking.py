@@ -110,6 +110,7 @@ _TOLD: Final = re.compile(
 )
 """What the person does or did: where did I put it, what I wrote."""
 _CLAUSE_END: Final = re.compile(r" (?:and|then|e|poi) ")
+_WHERE_TO: Final = re.compile(r"(?:in|into|to|on|onto|at|al|alla|nel\w*|sul\w*) ")
 _GOVERNED: Final = 6
 """Words from a verb to the phrase that says where to, at most."""
 _MOST_ASKED_FOR: Final = 2
@@ -211,8 +212,8 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
 
 
 def _governing(spaced: str, phrases: Iterable[str]) -> Iterator[str]:
-    """Yield the words before phrases in a request that belong to them: "put" of "put it in my calendar"."""
-    for phrase in phrases:
+    """Yield the words before phrases that say where to: "put" of "put it in my calendar"."""
+    for phrase in filter(_WHERE_TO.match, phrases):
         before = spaced[: spaced.index(f" {phrase} ")]
         yield from _CLAUSE_END.split(before)[-1].split()[-_GOVERNED:]
 
@@ -276,10 +277,10 @@ def is_about(query: str, tools: Sequence[Tool]) -> bool | None:
     return False if all(tool.affinity for tool in tools) or fits_none(query, tools) else None
 
 
-def file_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools that are for files."""
-    file = set(_terms("file", ("english",)))
-    return tuple(tool for tool in tools if not file.isdisjoint(_described(tool)))
+def file_tools(tools: Sequence[Tool], subject: str = "file") -> tuple[Tool, ...]:
+    """Return the tools that are for files, or for another subject."""
+    terms = set(_terms(subject, ("english",)))
+    return tuple(tool for tool in tools if not terms.isdisjoint(_described(tool)))
 
 
 def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -32,14 +32,15 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested, is_only_source, with_content, with_known_paths
+from gbnf.tools.coverage import as_requested, is_only_source, with_content, with_folders, with_known_paths
 from gbnf.tools.evidence import Evidence
+from gbnf.tools.ranking import file_tools
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named, succeeded
-from gbnf_server.planner.progress import has_nothing_new, said
+from gbnf_server.planner.progress import asked_for, has_nothing_new, said
 from gbnf_server.planner.run_state import RunState
 
 _MOST_NAMED = 3
@@ -146,6 +147,8 @@ def _checked(
         called = next(tool for tool in offer.callable if tool.name == call["name"])
         if called.run.effect == "read":
             arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
+        elif _only_makes_folders(called) and any(map(_writes_files, asked_for(state.described, state))):
+            arguments = with_folders(arguments)  # the file is still to be written
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
@@ -176,6 +179,14 @@ def _checked(
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _writes_files(tool: Tool) -> bool:
+    return tool.run.effect == "write" and bool(file_tools([tool]))
+
+
+def _only_makes_folders(tool: Tool) -> bool:
+    return bool(file_tools([tool], "folder")) and not file_tools([tool])
 
 
 def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:

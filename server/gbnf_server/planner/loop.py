@@ -22,6 +22,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias
 
 from gbnf.calls.validation import validate_call
@@ -61,12 +62,12 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.preference import LIKELY
+from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
 from gbnf_server.planner.progress import (
-    asked_for,
     has_nothing_new,
     invented_past,
+    is_harmless,
     narrowed,
     nearest,
     said,
@@ -238,8 +239,9 @@ class _Loop(ModelCalls):
                     return (yield from self._answer_done())
                 return (yield from self._call_instead(step, left, offer))
             may_call = state.choice and not succeeded(state.steps) and not state.blocked_in_a_row
-            tool = proposed_tool(answer, whole.own, self.order.tools) if may_call else None
-            if tool and (tool.run.effect == "read" or tool in asked_for(self.order.tools, state)):
+            sure = tuple(tool for tool in whole.own if state.choice.get(tool.name, -inf) > SURE)
+            tool = proposed_tool(answer, sure, self.order.tools) if may_call else None
+            if tool and is_harmless(tool, self.order.tools, state):
                 return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
         state.history.append(options.protocol.call_message(call, state.number))

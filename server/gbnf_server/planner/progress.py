@@ -381,13 +381,18 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
     fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
     if not covered:
-        return None
+        return asked_for(pool, state) or None
     left = [
         tool
         for tool in fitting
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
     return (*left, *asked_for(pool, state))
+
+
+def is_harmless(tool: Tool, pool: tuple[Tool, ...], state: RunState) -> bool:
+    """Return whether a tool changes nothing, or is asked for."""
+    return tool.run.effect == "read" or tool in asked_for(pool, state)
 
 
 def asked_for(

@@ -136,6 +136,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             likely = {*nearest(kept, state, LIKELY), *state.described}
             likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
             likely |= {tool for tool in kept if tool.offer.always or tool.offer.terminal}
+            if names_file(state.query) or has_content_of(state.query):  # it is read before it is changed
+                likely |= {*file_readers(kept)}
             needed = with_prerequisites(likely, kept)
             kept = tuple(tool for tool in kept if tool in needed)
     tools = (*_compilable(kept, state, options), *searching)

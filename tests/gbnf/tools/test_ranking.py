@@ -375,6 +375,7 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("find a free slot and put it in my calendar", "create_events", {"in my calendar"}),
         ("find a free slot and put it in my calendar", "write_files", set()),  # where the phrase says
         ("put it in my calendar and save it in a.txt", "write_files", {"save"}),
+        ("send anna@example.com what is in the report", "send_messages", {"send"}),  # not to where
         ("put the dentist on Friday at 9 on my calendar", "create_events", {"on my calendar"}),
         ("segna il dentista nell'agenda venerdì alle 9", "create_events", {"nell agenda"}),
         ("a.txt should read milk", "write_files", {"should read"}),

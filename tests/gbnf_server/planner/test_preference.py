@@ -247,6 +247,26 @@ def test_an_answer_that_repeats_the_request_after_a_result_is_asked_for_from_the
     assert driven.run.answer == "41.40 each."
 
 
+def test_a_file_is_read_before_something_is_added_to_it() -> None:
+    texts: list[Any] = [chosen({"write_files": 0.9, "compute": 0.1}), odds(9), "Well.", "Well.", "Well."]
+    driven = drive("add a line with oat milk to notes/todo.txt", *texts, options=ASKED)
+    assert set(driven.of(StepStarted)[0].tools) == {"find_files", "read_files"}
+
+
+@pytest.mark.parametrize(
+    ("query", "made"),
+    [
+        ("create the folder trips and write hello to trips/a.txt", ["trips"]),
+        ("crea la cartella trips e scrivi ciao in trips/a.txt", ["trips"]),
+        ("create the folder trips/a.txt", ["trips/a.txt", "trips"]),
+    ],
+)
+def test_a_file_that_is_to_be_written_is_made_no_folder(query: str, made: list[str]) -> None:
+    call = {"name": "create_dirs", "arguments": {"paths": ["trips/a.txt", "trips"]}}
+    driven = drive(query, written(call), "Done.", "Done.", replies=[{"entries": made}])
+    assert driven.of(ExecuteTool)[0].arguments == {"paths": made}
+
+
 def test_a_template_that_needs_arguments_leaves_it_to_the_words() -> None:
     texts: list[Any] = [ConversationRefusedError("no parameters"), odds(9), written(COMPUTE), "41.40 each."]
     driven = drive(BILL, *texts, options=ASKED, replies=[{"value": 41.4}])

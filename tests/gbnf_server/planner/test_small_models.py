@@ -502,6 +502,11 @@ def test_what_is_to_be_sent_is_read_before() -> None:
     first, *_ = driven.of(StepStarted)
     assert {"find_files", "read_files"} <= set(first.tools)
     assert {"final_answer", "send_messages", "get_inputs"}.isdisjoint(first.tools)
+    read = {"name": "read_files", "arguments": {"paths": ["report.txt"]}}
+    driven = drive(
+        "send anna@example.com what is in the report", written(read), "Up.", replies=[{"entries": ["up"]}]
+    )
+    assert driven.of(StepStarted)[1].tools == ("send_messages",)
 
 
 def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
