@@ -124,15 +124,17 @@ _REWORDED: Final = re.compile(
 )
 _APPENDS: Final = re.compile(
     r"\b(?:add|append|aggiung\w+|accoda)\b(?:(?!\b(?:and|then|e|poi)\b)[^.;!?\n]){1,80}?"
-    rf"\b(?:to|at the end of|in|a|al|alla|in fondo a)\s+(?:the file |il file |file )?(?:{PATH.pattern})",
+    r"\b(?:to|at the end of|in|a|al|alla|in fondo a)\s+(?:the file |il file |file )?"
+    rf"(?P<path>{PATH.pattern})",
     re.IGNORECASE,
 )
 _CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re.IGNORECASE)
 
 
-def appends(request: str) -> bool:
-    """Return whether a request adds something to a file: add a line with milk to list.txt."""
-    return _APPENDS.search(request[:LONGEST_REQUEST]) is not None
+def appends(request: str) -> str:
+    """Return the file that a request adds something to: add a line with milk to list.txt; "" if none."""
+    found = _APPENDS.search(request[:LONGEST_REQUEST])
+    return found["path"].rstrip(".,;?!)") if found else ""
 
 
 def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:

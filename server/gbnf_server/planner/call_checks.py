@@ -32,7 +32,15 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import as_requested, is_only_source, with_content, with_folders, with_known_paths
+from gbnf.tools.coverage import (
+    appends,
+    argument_values,
+    as_requested,
+    is_only_source,
+    with_content,
+    with_folders,
+    with_known_paths,
+)
 from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import file_tools
 from gbnf_server.backends.base import Completion
@@ -40,12 +48,13 @@ from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named, succeeded
-from gbnf_server.planner.progress import asked_for, has_nothing_new, said
+from gbnf_server.planner.progress import asked_for, has_nothing_new, said, writes_files
 from gbnf_server.planner.run_state import RunState
 
 _MOST_NAMED = 3
 """Tools that an error proposes."""
 
+_MISSING = re.compile(r"\b(?:does not exist|not found|no such|missing)\b", re.IGNORECASE)
 _NEGATION = re.compile(
     r"\b(?:not|cannot|can['’]?t|couldn['’]?t|didn['’]?t|don['’]?t|unable|without|non)\b[^.!?\n]{0,80}\Z",
     re.IGNORECASE,
@@ -147,7 +156,7 @@ def _checked(
         called = next(tool for tool in offer.callable if tool.name == call["name"])
         if called.run.effect == "read":
             arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
-        elif _only_makes_folders(called) and any(map(_writes_files, asked_for(state.described, state))):
+        elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
             arguments = with_folders(arguments)  # the file is still to be written
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
@@ -156,6 +165,8 @@ def _checked(
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
+    if changes and (unread := _unread(call["arguments"], state)):
+        raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
@@ -181,8 +192,16 @@ def _checked(
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def _writes_files(tool: Tool) -> bool:
-    return tool.run.effect == "write" and bool(file_tools([tool]))
+def _unread(arguments: Mapping[str, Any], state: RunState) -> str:
+    """Return the file that a call would write over although the request adds to it; "" if there is none."""
+    path = appends(state.query)
+    if not path or path not in argument_values(arguments):
+        return ""
+    for step in state.steps:
+        names = () if step.call is None else argument_values(step.call["arguments"])
+        if path in names and (step.result is not None or _MISSING.search(step.error or "")):
+            return ""
+    return path
 
 
 def _only_makes_folders(tool: Tool) -> bool:

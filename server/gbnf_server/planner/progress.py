@@ -15,10 +15,17 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.tools.coverage import argument_values, is_covered, takes_more, uncovered_values, with_values_left
+from gbnf.tools.coverage import (
+    appends,
+    argument_values,
+    is_covered,
+    takes_more,
+    uncovered_values,
+    with_values_left,
+)
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
-from gbnf.tools.ranking import asking_words, common_words, file_readers
+from gbnf.tools.ranking import asking_words, common_words, file_readers, file_tools
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
     asks_for_several,
@@ -229,8 +236,22 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 
 @lru_cache(maxsize=32)
 def _asking_words(pool: tuple[Tool, ...], request: str) -> Mapping[Tool, frozenset[str]]:
-    """Return `asking_words` of the tools that the rules offer. A step needs them several times."""
-    return asking_words(request, filter_pool(pool, request).kept)
+    """Return `asking_words` of the tools that the rules offer. A step needs them several times.
+
+    What adds something to a file asks for the tools that write files.
+    """
+    words = asking_words(request, filter_pool(pool, request).kept)
+    return {tool: asking | {"add"} if _adds(tool, request) else asking for tool, asking in words.items()}
+
+
+def _adds(tool: Tool, request: str) -> bool:
+    """Return whether a tool writes a file, and a request adds something to one."""
+    return writes_files(tool) and bool(appends(request))
+
+
+def writes_files(tool: Tool) -> bool:
+    """Return whether a tool is for files and changes them, and not only where its markers say so."""
+    return tool.run.effect == "write" and not tool.offer.markers and bool(file_tools([tool]))
 
 
 def _may_be_left_out(tool: Tool) -> bool:
@@ -243,7 +264,8 @@ def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bo
     if not _may_be_left_out(tool):
         return True
     is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
-    has_words = is_chosen or common_words(said(state), tool) or _is_marked(tool, said(state))
+    request = said(state)
+    has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
     if is_question or not has_words:
         return False
     return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)

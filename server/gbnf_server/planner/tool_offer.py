@@ -159,7 +159,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     readers = file_readers(ready) if is_first else ()
     asked_reads = asked_for(ready, state, "read") if is_first else ()
     is_copied = not set(readers).isdisjoint(asked_reads) and bool(sources(state.query))
-    is_copied = is_copied or (bool(readers) and appends(state.query))
+    is_copied = is_copied or bool(readers and appends(state.query))
     # it would send or write what may be in the file, or lose what is
     if is_first and (is_copied or (has_content_of(state.query) and asked_for(ready, state))):
         reads = tuple(dict.fromkeys((*asked_reads, *readers)))

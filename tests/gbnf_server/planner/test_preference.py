@@ -19,7 +19,7 @@ from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
-from gbnf_server.system.errors import ConversationRefusedError
+from gbnf_server.system.errors import ConversationRefusedError, ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.small_models import LARGE, SMALL, drive, odds, written
@@ -251,6 +251,23 @@ def test_a_file_is_read_before_something_is_added_to_it() -> None:
     texts: list[Any] = [chosen({"write_files": 0.9, "compute": 0.1}), odds(9), "Well.", "Well.", "Well."]
     driven = drive("add a line with oat milk to notes/todo.txt", *texts, options=ASKED)
     assert set(driven.of(StepStarted)[0].tools) == {"find_files", "read_files"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "writes"),
+    [
+        ({"entries": ["buy milk"], "paths": ["notes/todo.txt"]}, True),
+        (ExecutorError("'notes/todo.txt' does not exist"), True),
+        (ExecutorError("'notes/todo.txt' is a file, and no folder"), False),
+    ],
+)
+def test_nothing_is_written_over_a_file_that_is_only_added_to(reply: Any, writes: bool) -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["notes/todo.txt"]}}
+    add = {"name": "write_files", "arguments": {"files": [{"path": "notes/todo.txt", "content": "oat milk"}]}}
+    query = "add oat milk to notes/todo.txt"
+    driven = drive(query, written(read), written(add), written(add), "Done.", replies=[reply])
+    effects = [effect.tool.name for effect in driven.of(ExecuteTool)]
+    assert ("write_files" in effects) == writes
 
 
 @pytest.mark.parametrize(
