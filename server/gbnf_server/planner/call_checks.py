@@ -167,6 +167,8 @@ def _checked(
     changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
+    if changes and _adds_nothing(call["arguments"], state):
+        raise CallRefusedError("invalid", "the content is what was there; add what the request asks for")
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
@@ -202,6 +204,16 @@ def _unread(arguments: Mapping[str, Any], state: RunState) -> str:
         if path in names and (step.result is not None or _MISSING.search(step.error or "")):
             return ""
     return path
+
+
+def _adds_nothing(arguments: Mapping[str, Any], state: RunState) -> bool:
+    """Return whether a call would write only what was read of the file that the request adds to."""
+    read = state.steps[-1].result if state.steps else None
+    entries = [each for each in (read or {}).get("entries") or () if isinstance(each, str)]
+    if len(entries) != 1 or appends(state.query) not in argument_values(arguments):
+        return False
+    texts = [json.loads(f'"{text}"') for text in argument_values(arguments) if text != appends(state.query)]
+    return bool(texts) and all(set(text.split()) <= set(entries[0].split()) for text in texts)
 
 
 def _only_makes_folders(tool: Tool) -> bool:

@@ -163,6 +163,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     # it would send or write what may be in the file, or lose what is
     if is_first and (is_copied or (has_content_of(state.query) and asked_for(ready, state))):
         reads = tuple(dict.fromkeys((*asked_reads, *readers)))
+        if appends(state.query):  # the file is named, and need not be found
+            reads = best_first(readers, "read a file")[:1]
         ready, answers = reads or ready, not reads
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False

@@ -250,7 +250,7 @@ def test_an_answer_that_repeats_the_request_after_a_result_is_asked_for_from_the
 def test_a_file_is_read_before_something_is_added_to_it() -> None:
     texts: list[Any] = [chosen({"write_files": 0.9, "compute": 0.1}), odds(9), "Well.", "Well.", "Well."]
     driven = drive("add a line with oat milk to notes/todo.txt", *texts, options=ASKED)
-    assert set(driven.of(StepStarted)[0].tools) == {"find_files", "read_files"}
+    assert driven.of(StepStarted)[0].tools == ("read_files",)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +268,25 @@ def test_nothing_is_written_over_a_file_that_is_only_added_to(reply: Any, writes
     driven = drive(query, written(read), written(add), written(add), "Done.", replies=[reply])
     effects = [effect.tool.name for effect in driven.of(ExecuteTool)]
     assert ("write_files" in effects) == writes
+
+
+@pytest.mark.parametrize(("content", "writes"), [("buy milk\n", False), ("oat milk", True)])
+def test_what_was_there_is_no_addition(content: str, writes: bool) -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["todo.txt"]}}
+    add = {"name": "write_files", "arguments": {"files": [{"path": "todo.txt", "content": content}]}}
+    driven = drive(
+        "add oat milk to todo.txt",
+        written(read),
+        written(add),
+        "Done.",
+        replies=[{"entries": ["buy milk\n"]}],
+    )
+    written_files = [
+        effect.arguments for effect in driven.of(ExecuteTool) if effect.tool.name == "write_files"
+    ]
+    assert written_files == (
+        [{"files": [{"path": "todo.txt", "content": "buy milk\noat milk"}]}] if writes else []
+    )
 
 
 @pytest.mark.parametrize(
