@@ -135,13 +135,18 @@ def system_prompt(
     return "\n\n".join([instructions, "Tools:", *shown])
 
 
-def native_system_prompt(language: str = "en", *, today: date | None = None, brief: bool = False) -> str:
+def native_system_prompt(
+    language: str = "en", *, today: date | None = None, brief: bool = False, has_tools: bool = True
+) -> str:
     """Return the system prompt for a chat template that declares the tools and the format of calls itself.
 
-    `today` is in it, if it is known; `brief`: without step references and refusals, for small models.
+    `today` is in it, if it is known; `brief`: without step references and refusals, for small models;
+    `has_tools`: whether any are declared.
     """
     texts = _texts(language)
     day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
+    if not has_tools:
+        return texts["answer"].capitalize() + texts["language"] + day
     results = texts["done"] if brief else texts["results"]
     return texts["calls"] + results + texts["answer"] + texts["language"] + day
 

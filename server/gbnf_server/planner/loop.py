@@ -188,7 +188,8 @@ class _Loop(ModelCalls):
         offer = whole = offer_tools(self.order, state, options)
         if (yield from self.only_prose(offer, self.order.tools)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
-            offer = replace(offer, callable=ending, grammar=options.protocol.prose())
+            described = () if state.speaks else offer.described
+            offer = replace(offer, callable=ending, grammar=options.protocol.prose(), described=described)
         for reason in sorted(state.left_out):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
         at = self.clock()
@@ -206,13 +207,10 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            proposed = proposed_calls(completion.text, whole.described) if offer is not whole else ()
-            if proposed:
-                # it would call anything that it reads of, also where the request is about none of the tools
-                is_chosen = proposed[0] == max(state.choice, key=state.choice.__getitem__, default="")
-                unrelated = is_about(said(state), whole.own) is False and not is_chosen
-                offer = replace(offer, described=()) if unrelated else whole
-                completion, step = yield from self.decode(offer)
+            if offer is not whole and not state.speaks:
+                offer = self._after_draft(completion.text, offer, whole)
+                if state.speaks or offer is whole:
+                    completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
             step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())
             return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))
@@ -256,6 +254,23 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _after_draft(self, draft: str, offer: OfferedTools, whole: OfferedTools) -> OfferedTools:
+        """Return what is offered after the draft of an answer: all tools if it calls one of them.
+
+        None is even described if the request is about none: a small model calls, or recommends, anything that
+        it reads of.
+        """
+        choice = self.state.choice
+        proposed = proposed_calls(draft, whole.described)
+        named = None if proposed else proposed_tool(draft, self.order.tools, self.order.tools)
+        is_chosen = bool(proposed) and proposed[0] == max(choice, key=choice.__getitem__, default="")
+        is_chosen = is_chosen or (named is not None and choice.get(named.name, -inf) > SURE)
+        unrelated = is_about(said(self.state), whole.own) is False and not is_chosen
+        if (proposed or named) and unrelated:
+            self.state.speaks = True
+            return replace(offer, described=())
+        return whole if proposed else offer
 
     def _call_instead(self, step: Step, tools: tuple[Tool, ...], offer: OfferedTools) -> Part[Run | None]:
         """Refuse a text that is no answer, since one of these tools has to be called."""
@@ -303,6 +318,8 @@ class _Loop(ModelCalls):
             # it has nothing to say that it has not read
             likely = nearest(self.order.tools, state, LIKELY)
             state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
+        if state.choice and is_answer and not offer.own and not succeeded(state.steps):
+            state.speaks = is_about(said(state), self.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

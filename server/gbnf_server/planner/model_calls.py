@@ -143,8 +143,10 @@ class ModelCalls:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
         names = {tool.name for tool in offer.callable}
-        if not options.asks_first or state.number > 1 or FINAL_ANSWER.name not in names or len(names) == 1:
+        if not options.asks_first or FINAL_ANSWER.name not in names or len(names) == 1:
             return False
+        if state.number > 1:
+            return state.speaks
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
@@ -180,6 +182,12 @@ class ModelCalls:
     def _generate(self, offer: OfferedTools, system: Message) -> Part[tuple[Completion, Step]]:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
+        if state.speaks:  # without the name of a tool, or dates, after the request
+            added = f"{state.query}\n\n"
+            messages = tuple(
+                {**each, "content": state.query} if each["content"].startswith(added) else each
+                for each in messages
+            )
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:
             reasoning_tags, language = options.reasoning_tags, options.language

@@ -307,8 +307,10 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
     if options.protocol.declares_tools:
         if options.prompt_style == "minimal":
             return {"role": "system", "content": ""}
-        brief = options.is_small
-        return {"role": "system", "content": native_system_prompt(options.language, today=today, brief=brief)}
+        content = native_system_prompt(
+            options.language, today=today, brief=options.is_small, has_tools=bool(offer.described)
+        )
+        return {"role": "system", "content": content}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
         tools,
