@@ -203,7 +203,9 @@ def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> di
     def path(name: str, value: Any) -> Any:
         if isinstance(value, list):
             return [path(name, item) for item in value]
-        if not isinstance(value, str) or not _PATH_ARGUMENT.fullmatch(name) or value in described:
+        if not isinstance(value, str) or not _PATH_ARGUMENT.fullmatch(name):
+            return value
+        if value in described and value.casefold() not in _PLACEHOLDER_WORDS:
             return value
         if not has_backslashes and "\\" in value and _WINDOWS_PATH.fullmatch(value):
             value = value.replace("\\", "/").rstrip("/")
@@ -342,6 +344,39 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         "required": list(candidates),
     }
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+
+
+def with_entries(tool: Tool, argument: str, entries: Sequence[str]) -> Tool:
+    """Return a tool whose list `argument` takes only entries of results."""
+    if tool.args.get("properties", {}).get(argument, {}).get("type") != "array":
+        return tool
+    return _restricted(tool, {argument: {"items": {"enum": list(dict.fromkeys(entries))}}})
+
+
+def with_named_folders(tool: Tool, request: str) -> Tool:
+    """Return a tool that searches a folder which the request names, by any of its words, or all folders."""
+    request = request[:LONGEST_REQUEST]
+    names = list(dict.fromkeys([*names_in(request), *_FOLDER_NAME.findall(request), "."]))[:_MOST_FOLDERS]
+    properties = tool.args.get("properties", {})
+    folders = {name: {"enum": names} for name in properties if _FOLDER_ARGUMENT.fullmatch(name)}
+    return _restricted(tool, {name: values for name, values in folders.items() if _is_text(properties[name])})
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "string"
+
+
+def _restricted(tool: Tool, properties: Mapping[str, Any]) -> Tool:
+    """Return a tool with these schemas for its arguments, too."""
+    if not properties:
+        return tool
+    return replace(
+        tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), {"properties": properties}]}
+    )
+
+
+_FOLDER_NAME: Final = re.compile(r"\w[\w/-]*\w")
+_MOST_FOLDERS: Final = 50
 
 
 def _listed_with(request: str, word: str) -> list[str]:

@@ -223,6 +223,19 @@ _TIMES: Final = (
 )
 
 
+_SEVERAL_FILES: Final = re.compile(
+    r"\*\.\w|\b(?:end(?:s|ing)?|finisc\w+|termin\w+) (?:in|with|con|per) \.?\w"
+    r"|\b(?:\w+ files|files? \w*(?:ing|ed)|(?:every|each|all(?: the)?|ogni|i file) \.?\w+)\b",
+    re.IGNORECASE,
+)
+
+
+def names_kind_of_file(request: str) -> bool:
+    """Return whether a request is about files that it names by their kind: the log files, those in .part."""
+    text = request[:LONGEST_REQUEST]
+    return _SEVERAL_FILES.search(text) is not None and not any("." in path for path in PATH.findall(text))
+
+
 _FURTHER: Final = re.compile(
     r"\b(?:and|then|also|both|plus|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
     re.IGNORECASE,

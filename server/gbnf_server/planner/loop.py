@@ -113,7 +113,9 @@ def plan(
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
     if options.is_small_native and options.filter:
         request = "\n".join([query, *said])
-        state.takes_entries = frozenset(tool.name for tool in tools if tool.step_references)
+        state.takes_entries = {
+            tool.name: target for tool in tools for target in tool.step_references.values() if target
+        }
         tools = tuple(narrowed(tool, request) for tool in tools)
     return _Loop(options, clock, state, order_tools(tools, options)).run()
 

@@ -33,6 +33,7 @@ from gbnf.tools.request_values import (
     most_calls,
     named_dates,
     names_in,
+    names_kind_of_file,
     times_in,
 )
 from gbnf.tools.tool import with_arguments
@@ -317,6 +318,11 @@ def next_tools(
     """Return those of the tools `ready` that a small model may call next, and whether it may answer."""
     if is_done:
         return (), True
+    changing = tuple(tool for tool in ready if tool.name == state.entries_for)
+    if changing and state.entries_for not in succeeded(state.steps):
+        if state.entries:
+            return changing, False
+        ready = tuple(tool for tool in ready if tool not in changing)
     all_ready, ready = ready, _still_needed(pool, ready, state, options)
     if not calls_done(state) and [step.fault for step in state.steps if step.fault] == ["error"]:
         # it would apologise for a path that it has guessed; what only reads can be tried
@@ -410,6 +416,18 @@ def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions)
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
     return (*left, *asked_for(pool, state))
+
+
+def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
+    """Return the tool of a request that changes files which have to be found first: delete the log files.
+
+    It takes entries of earlier steps, and the request names the files by their kind.
+    """
+    if not names_kind_of_file(state.query):
+        return None
+    asked = asked_for(tools, state) or nearest(tools, state)[: bool(state.preference)]
+    changing = (tool for tool in asked if tool.run.effect == "write" and tool.name in state.takes_entries)
+    return next(changing, None)
 
 
 def is_harmless(tool: Tool, pool: tuple[Tool, ...], state: RunState) -> bool:

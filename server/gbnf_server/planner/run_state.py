@@ -34,7 +34,8 @@ class RunState:
     calls_next: frozenset[str] = frozenset()  # names of tools one of which the next step calls, if it may
     choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool
     preference: Mapping[str, float] = field(default_factory=dict)  # of tools, by name: the choice and words
-    takes_entries: frozenset[str] = frozenset()  # names of tools that refer to earlier steps
+    takes_entries: Mapping[str, str] = field(default_factory=dict)  # arguments for entries of earlier steps
+    entries_for: str = ""  # the tool that takes what is found first
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     calls: CallLog = field(default_factory=CallLog)

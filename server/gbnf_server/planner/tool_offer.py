@@ -30,7 +30,7 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import appends, sources, with_values_left
+from gbnf.tools.coverage import appends, sources, with_entries, with_named_folders, with_values_left
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
@@ -51,6 +51,7 @@ from gbnf_server.planner.progress import (
     next_tools,
     said,
     seems_done,
+    takes_found,
 )
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
@@ -136,7 +137,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             likely = {*nearest(kept, state, LIKELY), *state.described}
             likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
             likely |= {tool for tool in kept if tool.offer.always or tool.offer.terminal}
-            if names_file(state.query) or has_content_of(state.query):  # it is read before it is changed
+            # it is read, or found, before it is changed
+            if names_file(state.query) or has_content_of(state.query) or takes_found(kept, state):
                 likely |= {*file_readers(kept)}
             needed = with_prerequisites(likely, kept)
             kept = tuple(tool for tool in kept if tool in needed)
@@ -166,6 +168,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         if appends(state.query):  # the file is named, and need not be found
             reads = best_first(readers, "read a file")[:1]
         ready, answers = reads or ready, not reads
+    elif readers and (changing := takes_found(ready, state)):
+        ready, answers = best_first(readers, "find files by pattern")[:1], False
+        state.entries_for = changing.name
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
@@ -188,6 +193,11 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     is_held = options.is_small and ready and not answers
     if is_held:
         limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
+    if state.entries and [tool.name for tool in ready] == [state.entries_for]:
+        argument, entries = state.takes_entries[state.entries_for], _latest_entries(state)
+        limited = tuple(with_entries(tool, argument, entries) for tool in limited)
+    elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
+        limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
         tool.name
@@ -253,13 +263,7 @@ def _evidence(
     own = [tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER)]
     if options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
         ends = fits_none(said(state), own)
-    entries = (
-        each
-        for several in reversed(state.entries.values())
-        for each in several
-        if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
-    )
-    copied = tuple(islice(entries, _MOST_ENTRIES))
+    copied = _latest_entries(state)
     evidence = gather_evidence(said(state), own, options.evidence, done=calls_done(state), entries=copied)
     return evidence and replace(
         evidence,
@@ -267,6 +271,17 @@ def _evidence(
         unlikely=(FIND_TOOLS.name,) if avoids_search else (),
         callable=tuple(tool.name for tool in tools),
     )
+
+
+def _latest_entries(state: RunState) -> tuple[str, ...]:
+    """Return the texts among the entries of results, the latest result first."""
+    entries = (
+        each
+        for several in reversed(state.entries.values())
+        for each in several
+        if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
+    )
+    return tuple(islice(entries, _MOST_ENTRIES))
 
 
 def _takes_nothing(tool: Tool) -> bool:

@@ -27,6 +27,7 @@ from support.small_models import LARGE, SMALL, drive, odds, written
 NAMES = tuple(tool.name for tool in BUNDLED)
 ASKED = {**SMALL, "gives_logprobs": True, "max_tools": 16}
 BILL = "dinner was 289.80 and there were 7 of us"
+LEAVES = "Why do leaves turn red?"
 SQUEEZE = "could I squeeze Ann in?"
 COMPUTE = {"name": "compute", "arguments": {"expression": "289.80 / 7"}}
 
@@ -320,3 +321,23 @@ def test_who_is_not_asked(options: dict[str, Any]) -> None:
     assert "tool" in {
         effect.purpose for effect in drive("hello", "Hi.", "Hi.", "Hi.", options=ASKED).of(CallModel)
     }
+
+
+@pytest.mark.parametrize(
+    "draft",
+    ["You can use the `find_files` function.", written({"name": "find_files", "arguments": {}}), LEAVES],
+)
+def test_an_answer_about_tools_to_what_no_tool_is_for_is_asked_for_without_them(draft: str) -> None:
+    texts: list[Any] = [
+        chosen({"compute": 0.4, "find_files": 0.3}),
+        odds(-9),
+        draft,
+        "They lack chlorophyll.",
+    ]
+    driven = drive(LEAVES, *texts, options=ASKED)
+    asked = [each.request for each in driven.of(CallModel) if each.purpose == "call"]
+    assert [bool(each.tools) for each in asked] == [True, False]
+    assert "tool" not in asked[1].messages[0]["content"]
+    assert next(each["content"] for each in asked[1].messages if each["role"] == "user") == LEAVES
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "They lack chlorophyll.")
+    assert not driven.of(ExecuteTool)

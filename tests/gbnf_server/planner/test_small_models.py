@@ -444,7 +444,7 @@ def test_a_guessed_path_is_looked_for_before_a_small_model_apologises() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "build", "pattern": "*.log"}}
     failed = ExecutorError("'build/log' does not exist")
     texts = [written(delete), written(find), "There are none."]
-    driven = drive("delete the log files in build", *texts, replies=[failed, {"entries": [], "count": 0}])
+    driven = drive("delete the log in build", *texts, replies=[failed, {"entries": [], "count": 0}])
     _, second, third, *_ = driven.of(StepStarted)
     assert "find_files" in second.tools
     assert {"final_answer", "delete_files"}.isdisjoint(second.tools)
