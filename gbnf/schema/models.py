@@ -58,6 +58,16 @@ _PATTERNS = {
     "duration": "-?P([0-9]{1,6}D)?(T(?=[0-9])([0-9]{1,4}H)?([0-9]{1,4}M)?([0-9]{1,4}(\\.[0-9]{1,6})?S)?)?",
 }
 """By a string's format: texts that pydantic accepts."""
+_DAY_OF_YEAR = (
+    "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+)
+_SECONDS = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+LOCAL_TIME = (
+    r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?$"
+)
+"""The pattern of a `datetime.time`: the format "time" requires an offset, which a model would invent."""
+LOCAL_DATE_TIME = f"^[12][0-9]{{3}}-{_DAY_OF_YEAR}T{_SECONDS}$"
+"""The pattern of a `datetime.datetime` without an offset."""
 _HOST = "([A-Za-z0-9]{1,60}[.])*[A-Za-z]{2,60}(:[1-9][0-9]{0,3})?"
 _AFTER_HOST = r"([/?#][!#$&-;=?-Z_a-z~]*)?"
 
@@ -105,11 +115,16 @@ def _schema_generator() -> Any:
             return {"type": "string", "pattern": f"^[+-]?{_REAL}([+-]{_REAL}j)?$"}
 
         def datetime_schema(self, schema: Any) -> dict[str, Any]:
-            if schema.get("tz_constraint") != "naive":
-                return dict(super().datetime_schema(schema))
-            day = "[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
-            time = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-            return {"type": "string", "pattern": f"^{day}T{time}$"}
+            local = {"type": "string", "pattern": LOCAL_DATE_TIME}
+            if schema.get("tz_constraint") == "naive":
+                return local
+            with_offset = dict(super().datetime_schema(schema))
+            return with_offset if "tz_constraint" in schema else {"anyOf": [local, with_offset]}
+
+        def time_schema(self, schema: Any) -> dict[str, Any]:
+            if schema.get("tz_constraint") == "aware":
+                return dict(super().time_schema(schema))
+            return {"type": "string", "pattern": LOCAL_TIME}
 
         def url_schema(self, schema: Any) -> dict[str, Any]:
             schemes = "|".join(map(re.escape, schema.get("allowed_schemes") or ()))

@@ -43,6 +43,7 @@ from gbnf_server.planner.events import Run, RunFinished, StepStarted, TextWritte
 from gbnf_server.planner.fingerprints import digest
 from gbnf_server.planner.options import PlannerOptions
 from gbnf_server.planner.planner import Planner
+from gbnf_server.planner.span_values import taken_spans
 from gbnf_server.system.append_log import AppendLog
 from gbnf_server.system.errors import ExecutorError, GbnfServerError, InputError
 from gbnf_server.system.event_loop import shared_loop
@@ -77,7 +78,7 @@ class Extraction(Generic[T]):
     `json`: the value as the model wrote it. `values`: the probabilities of its enum values, booleans and
     numbers, by JSON Pointer; none from a server that reports no log-probabilities. `usage`: the tokens of all
     attempts; `seconds`: their time. `findings`: what the grammar did not enforce, and a validator checked
-    afterwards.
+    afterwards. `spans`: the part of the text from which a value was read, by JSON Pointer.
     """
 
     value: T
@@ -87,6 +88,7 @@ class Extraction(Generic[T]):
     seconds: float = 0.0
     attempts: tuple[Attempt, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), repr=False)
+    spans: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -103,6 +105,7 @@ class Extraction(Generic[T]):
         return {
             "value": self.json,
             "probabilities": {pointer: round(share, 4) for pointer, share in self.probabilities.items()},
+            "spans": dict(self.spans),
             "usage": {key: count for key, count in asdict(self.usage).items() if count},
             "seconds": round(self.seconds, 3),
             "refused": [each.problem for each in self.attempts if each.problem],
@@ -121,7 +124,8 @@ class Extractor(Generic[T]):
     """Extracts values of one type with one model; may be used by several threads and event loops.
 
     `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
-    how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. Raises
+    how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. `spans`: dates, times,
+    durations and numbers are those that the text has, where it has some. Raises
     InvalidArgumentError for a type without a JSON Schema, SchemaError for a schema that no value satisfies,
     and what opening the model raises.
     """
@@ -137,6 +141,7 @@ class Extractor(Generic[T]):
         max_seconds: float | None = 300.0,
         temperature: float = 0.0,
         seed: int = 0,
+        spans: bool = True,
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
@@ -161,9 +166,11 @@ class Extractor(Generic[T]):
             seed=seed,
             probabilities=self._backend.info().gives_logprobs,
             property_order="declared",
+            spans=spans,
         )
+        self._spans = spans
         self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
-        settings = attempts, max_tokens, temperature, seed, self._backend.name
+        settings = attempts, max_tokens, temperature, seed, spans, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
@@ -247,8 +254,11 @@ class Extractor(Generic[T]):
             problem = next((step.error for step in reversed(run.steps) if step.error), run.error)
             tried = f"no valid value after {len(attempts)} attempts; the last: " if attempts else ""
             return {"error": f"{tried}{problem}", "attempts": attempts}
+        json_value = self._target.given(last.call["arguments"])
+        spans = self._spans and taken_spans(json_value, self._target.schema, run.query, run.started_at.date())
         return {
-            "json": self._target.given(last.call["arguments"]),
+            "json": json_value,
+            "spans": spans or {},
             "values": [
                 asdict(replace(each, pointer=pointer))
                 for each in last.probabilities
@@ -266,9 +276,8 @@ class Extractor(Generic[T]):
             return ExtractionError(record["error"], attempts)
         values = tuple(ValueProbability(**each) for each in record["values"])
         given, usage = record["json"], Usage(**record["usage"])
-        return Extraction(
-            self._target.read(given), given, values, usage, record["seconds"], attempts, self.findings
-        )
+        known = values, usage, record["seconds"], attempts, self.findings, record.get("spans", {})
+        return Extraction(self._target.read(given), given, *known)
 
 
 class Options(TypedDict, total=False):
@@ -281,6 +290,7 @@ class Options(TypedDict, total=False):
     max_seconds: float | None
     temperature: float
     seed: int
+    spans: bool
 
 
 @overload

@@ -87,6 +87,8 @@ class PlannerOptions:
         probabilities: have the steps tell how probable the values of their calls were.
         confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
+        spans: constrain dates, times, durations and numbers to those that the request has, where it has some
+            (`gbnf_server.planner.span_values`), with grammars in GBNF; the default of `extract`.
         filter: if off, every step offers all tools, whatever the request.
         hints: what helps small models: which tools and arguments they are offered, which tool fits best, and
             when they have to answer. Without, they are asked like large ones.
@@ -116,6 +118,7 @@ class PlannerOptions:
     property_order: PropertyOrder = "any"
     probabilities: bool = False
     confirm_below: float = 0.0
+    spans: bool = False
     filter: bool = True
     hints: bool = True
 

@@ -198,6 +198,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         limited = tuple(with_entries(tool, argument, entries) for tool in limited)
     elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
+    if options.spans and options.dialect == "gbnf":
+        from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415 - it reads the names of CLDR
+
+        limited = tuple(with_spans(tool, said(state), state.started_at.date()) for tool in limited)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
     repetitions |= {
         tool.name

@@ -1,0 +1,267 @@
+"""Values of a schema that a text has: which spans each field may take, and which one it took.
+
+Dates, times, durations and numbers are those of `gbnf_server.planner.spans`; addresses, telephone numbers and
+codes are copied. A field for which the text has no span stays as it is; one that may be null is required, so
+that it is decided, and not forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from typing import Any, Final
+
+from gbnf.schema.models import LOCAL_DATE_TIME, LOCAL_TIME
+from gbnf.schema.validators import violation
+from gbnf.tools import Tool
+from gbnf_server.planner.spans import (
+    CURRENCIES,
+    LONGEST,
+    Span,
+    currency_spans,
+    date_spans,
+    duration_spans,
+    is_money,
+    iso_duration,
+    number_spans,
+    time_spans,
+)
+
+MOST: Final = 60
+"""Values of a field; a text with more leaves it to the model."""
+_DEEPEST: Final = 6
+_NEAR: Final = 30
+"""Characters between a date and the time of day that belongs to it."""
+_UNITS: Final = {
+    "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800,
+    "secondi": 1, "minuti": 60, "ore": 3600, "giorni": 86_400, "settimane": 604_800,
+}  # fmt: skip
+_AMOUNT: Final = re.compile(
+    r"total|price|amount|cost|fee\b|paid|pay\b|salary|wage|budget|rent\b|deposit|fare\b|charge|bill|balance"
+    r"|importo|prezzo|costo|affitto|canone|cauzione|betrag|preis|miete|kaution|gehalt|montant|prix|loyer|salaire"
+    r"|precio|preço|importe|bedrag|prijs|kwota|cena|belopp|pris\b",
+    re.IGNORECASE,
+)
+"""What fields for amounts of money are called."""
+_MEASURES: Final = re.compile(r"[kmg]g?|[kcm]m|[mc]?l|[mq]q|qm|lb|oz|mi|ft|h|[mg]b")
+"""Units that are shorter than words."""
+_AFTER: Final = re.compile(r"[\s\u00a0-]?([^\W\d_]+)")
+_COPIED: Final[tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]] = (
+    (re.compile(r"e-?mail|posta", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
+    (
+        re.compile(r"phone|telefon|tel|mobile|fax", re.IGNORECASE),
+        re.compile(r"(?<![\w-])(?:\+\d{1,3}[\s./-]?)?\(?\d[\d\s()./-]{5,16}\d(?![\w-])"),
+    ),
+    (re.compile(r"ur[li]|website|link", re.IGNORECASE), re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")),
+    (
+        re.compile(r"(?:\w+_)?(?:id|code|codice|ref|reference|iban|sku|number|numero|no)", re.IGNORECASE),
+        re.compile(
+            r"(?<![\w/.@-])(?=[\w/.-]*\d)(?=[\w/.-]*(?:[^\W\d_]|\d[/-]?\d[/-]?\d[/-]?\d))\w[\w/-]*(?:\.\w[\w/-]*)*"
+        ),
+    ),
+)
+"""Fields whose strings are copied, by name, and what they look like."""
+
+
+@dataclass(frozen=True)
+class TextSpans:
+    """The spans of one text. `today`: for dates without a year; `root`: the schema that has the `$defs`."""
+
+    text: str
+    today: date
+    root: Mapping[str, Any]
+
+    @cached_property
+    def dates(self) -> list[Span]:
+        """The dates of the text."""
+        return date_spans(self.text, self.today)
+
+    @cached_property
+    def times(self) -> list[Span]:
+        """The times of day of the text."""
+        return [span for span in time_spans(self.text) if not _overlaps(span, self.dates)]
+
+    @cached_property
+    def moments(self) -> list[Span]:
+        """The dates with a time of day near them."""
+        return [
+            Span(min(day.start, at.start), max(day.end, at.end), f"{day.value}T{at.value}")
+            for day in self.dates
+            for at in self.times
+            if max(day.start, at.start) - min(day.end, at.end) <= _NEAR
+        ]
+
+    @cached_property
+    def numbers(self) -> list[Span]:
+        """The numbers of the text that are no part of a date or a time."""
+        return number_spans(self.text, [*self.dates, *self.times])
+
+    @cached_property
+    def durations(self) -> list[Span]:
+        """The durations of the text, in seconds."""
+        return [span for span in duration_spans(self.text) if not _overlaps(span, self.times)]
+
+    def lengths(self, unit: int) -> list[Span]:
+        """Return the durations in a unit of so many seconds."""
+        counts = ((span, span.value / unit) for span in self.durations)
+        return [
+            replace(span, value=int(count) if float(count).is_integer() else count) for span, count in counts
+        ]
+
+    def counts(self, described: str, *, may_be_null: bool) -> list[Span]:
+        """Return the numbers that a field may take: with its unit or name after, or else amounts."""
+        words = re.findall(r"[^\W\d_]+", described)
+        units = [word for word in words if _MEASURES.fullmatch(word)]
+        if counted := [span for span in self.numbers if self._is_counted(span, words)]:
+            return counted
+        of_money = [span for span in self.numbers if is_money(span, self.text)]
+        if _AMOUNT.search(described):
+            return of_money or ([] if may_be_null else self.numbers)
+        others = [span for span in self.numbers if span not in of_money]
+        return [] if units and may_be_null else others or self.numbers
+
+    def _is_counted(self, span: Span, words: Sequence[str]) -> bool:
+        """Return whether the word after a number is one of the words, or begins like it."""
+        match = _AFTER.match(self.text, span.end)
+        unit = match[1].casefold() if match else ""
+        if unit in words and (len(unit) > 2 or _MEASURES.fullmatch(unit)):
+            return True
+        stems = (word.rstrip("s") for word in words if len(word) > 2)
+        stem = unit.rstrip("s")
+        return len(unit) > 2 and any(each.startswith(stem) or stem.startswith(each) for each in stems)
+
+    def copied(self, pattern: re.Pattern[str]) -> list[Span]:
+        """Return what looks like a pattern, as it is."""
+        found = (Span(*match.span(), match[0]) for match in pattern.finditer(self.text[:LONGEST]))
+        return [span for span in found if not _overlaps(span, [*self.dates, *self.times])]
+
+    def of_field(self, name: str, schema: Mapping[str, Any]) -> list[Span] | None:
+        """Return the spans that a field may take, by its name and schema; None if it may have any value."""
+        described = f"{name.replace('_', ' ')} {schema.get('description', '')}".casefold()
+        kinds: list[list[Span]] = []
+        for each in _branches(schema):
+            branch = _resolved(each, self.root)
+            spans: list[Span] | None = None
+            match branch:
+                case {"format": "date"}:
+                    spans = self.dates
+                case {"pattern": pattern} if pattern == LOCAL_TIME:
+                    spans = self.times
+                case {"pattern": pattern} if pattern == LOCAL_DATE_TIME:
+                    spans = [replace(span, value=_with_seconds(span.value)) for span in self.moments]
+                case {"format": "duration"}:
+                    spans = [replace(span, value=iso_duration(span.value)) for span in self.durations]
+                case {"type": "integer" | "number"}:
+                    units = [unit for word, unit in _UNITS.items() if re.search(rf"\b{word}s?\b", described)]
+                    spans = self.lengths(units[0]) if units else []
+                    spans = spans or self.counts(described, may_be_null=_may_be_null(schema))
+                case {"enum": [*codes]} if codes and CURRENCIES.issuperset(map(str, codes)):
+                    spans = currency_spans(self.text) or None
+                case {"type": "string"} if not branch.keys() & {"enum", "const", "pattern"}:
+                    patterns = (shape for names, shape in _COPIED if names.fullmatch(name))
+                    spans = self.copied(shape) if (shape := next(patterns, None)) else None
+            if spans is not None:
+                kinds.append([span for span in spans if not violation(branch, span.value)])
+        return next(filter(None, kinds), [] if kinds else None)
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the alternatives of a field but for null."""
+    for branch in schema.get("anyOf", schema.get("oneOf", (schema,))):
+        if branch is schema and branch.get("type") != "null":
+            yield branch
+        elif isinstance(branch, Mapping) and branch is not schema:
+            yield from _branches(branch)
+
+
+def _with_seconds(moment: str) -> str:
+    return moment if len(moment) == len("2026-01-05T09:00:00") else f"{moment}:00"
+
+
+def _may_be_null(schema: Mapping[str, Any]) -> bool:
+    return any(each == {"type": "null"} for each in schema.get("anyOf", ()))
+
+
+def _overlaps(span: Span, others: list[Span]) -> bool:
+    return any(other.start < span.end and span.start < other.end for other in others)
+
+
+def with_spans(tool: Tool, text: str, today: date) -> Tool:
+    """Return a tool whose arguments are values that a text has, where it has some for them."""
+    spans = TextSpans(text, today, tool.args)
+    restriction = _restriction(tool.args, tool.args, spans, "", _DEEPEST)
+    return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), restriction]})
+
+
+def _restriction(
+    schema: Any, root: Mapping[str, Any], spans: TextSpans, name: str, depth: int
+) -> dict[str, Any]:
+    """Return the schema that a value has to fit, too; {} if it may be any."""
+    schema = _resolved(schema, root)
+    if not isinstance(schema, Mapping) or not depth:
+        return {}
+    if isinstance(properties := schema.get("properties"), Mapping):
+        return _object_restriction(properties, root, spans, depth)
+    if schema.get("type") == "array":
+        items = _restriction(schema.get("items"), root, spans, name, depth - 1)
+        return {"items": items} if items else {}
+    found = spans.of_field(name, schema)
+    values = list(dict.fromkeys(span.value for span in found or ()))
+    if found is None or len(values) > MOST or not (values or _may_be_null(schema)):
+        return {}
+    return {"enum": [*values, None] if _may_be_null(schema) else values}
+
+
+def _object_restriction(
+    properties: Mapping[str, Any], root: Mapping[str, Any], spans: TextSpans, depth: int
+) -> dict[str, Any]:
+    """Return the restriction of an object. A field that may be null is, if others need all of its spans."""
+    schemas = {key: _resolved(value, root) for key, value in properties.items()}
+    fields = {key: value for key, value in schemas.items() if isinstance(value, Mapping)}
+    decided = [key for key, schema in fields.items() if _may_be_null(schema)]
+    places = {
+        key: {(span.start, span.end) for span in spans.of_field(key, fields[key]) or ()} for key in fields
+    }
+    inner = {}
+    for key, schema in fields.items():
+        restriction = _restriction(schema, root, spans, key, depth - 1)
+        rivals = [places[each] for each in fields if each not in decided and places[each] & places[key]]
+        if restriction and key in decided and len(places[key].union(*rivals)) <= len(rivals):
+            restriction = {"enum": [None]}
+        inner[key] = restriction
+    # with all properties, since an object that does not declare one may not have it
+    return {"properties": {key: inner.get(key, {}) for key in properties}, "required": decided}
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+    """Follow a reference to `$defs`."""
+    reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        return root.get("$defs", {}).get(reference.removeprefix("#/$defs/"))
+    return schema
+
+
+def taken_spans(value: Any, schema: Any, text: str, today: date) -> dict[str, str]:
+    """Return the text of the span that each value was read from, by JSON Pointer: the first that fits."""
+    spans, taken = TextSpans(text, today, schema if isinstance(schema, Mapping) else {}), dict[str, str]()
+
+    def visit(value: Any, schema: Any, name: str, pointer: str) -> None:
+        schema = _resolved(schema, root)
+        if isinstance(value, Mapping) and isinstance(schema, Mapping):
+            for key, member in value.items():
+                inner = schema.get("properties", {}).get(key)
+                visit(member, inner, key, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+        elif isinstance(value, list) and isinstance(schema, Mapping):
+            for index, item in enumerate(value):
+                visit(item, schema.get("items"), name, f"{pointer}/{index}")
+        elif isinstance(schema, Mapping) and value is not None:
+            found = (span for span in spans.of_field(name, schema) or () if span.value == value)
+            if span := next(found, None):
+                taken[pointer] = text[span.start : span.end]
+
+    root = schema if isinstance(schema, Mapping) else {}
+    visit(value, schema, "", "")
+    return taken

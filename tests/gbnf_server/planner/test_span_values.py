@@ -1,0 +1,179 @@
+"""Values of a type are those that a text has: what a grammar of a text accepts, judged by its own values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, TypeAdapter
+
+from gbnf import compile_pool
+from gbnf.tools import Tool
+from gbnf_server import Extraction, Extractor, InProcess, extract_many
+from gbnf_server.planner.extraction import _Target
+from gbnf_server.planner.span_values import taken_spans, with_spans
+from support.effort import scaled
+from support.models import make_model
+
+TODAY = dt.date(2026, 11, 21)
+dates = st.dates(dt.date(1990, 1, 1), dt.date(2060, 12, 31))
+
+
+class Currency(Enum):
+    EUR = "EUR"
+    GBP = "GBP"
+    USD = "USD"
+
+
+class Bill(BaseModel):
+    issued: dt.date
+    due: dt.date | None = None
+    total: Decimal
+    currency: Currency = Currency.EUR
+    items: int | None = None
+    weight_kg: float | None = None
+    email: str | None = None
+    note: str | None = None
+
+
+class Visit(BaseModel):
+    start: dt.time
+    at: dt.datetime | None = None
+    minutes: int | None = Field(None, description="How long it takes")
+    length: dt.timedelta | None = None
+    bills: list[Bill] = Field(default=[], max_length=2)
+
+
+def restricted(type_: Any, text: str) -> Tool:
+    return with_spans(_Target.of(type_, "").tool, text, TODAY)
+
+
+def possible(type_: Any, text: str, **given: Any) -> bool:
+    """Whether a call with these arguments, in the type's order, is in the grammar of a text."""
+    tool = restricted(type_, text)
+    grammar = compile_pool([tool], property_order="declared", final_answer=False)
+    return grammar.match(json.dumps({"name": tool.name, "arguments": given}, separators=(",", ":"))).complete
+
+
+def bill(**given: Any) -> dict[str, Any]:
+    names = ("issued", "due", "total", "currency", "items", "weight_kg", "email", "note")
+    nullable = ("due", "items", "weight_kg", "email", "note")
+    return {name: given.get(name) for name in names if name in given or name in nullable}
+
+
+@given(dates, dates, dates, st.integers(1, 10**6))
+def test_only_values_of_the_text_are_possible(
+    one: dt.date, other: dt.date, third: dt.date, cents: int
+) -> None:
+    text = f"Of {one:%d.%m.%Y}, to be paid by {other} at the latest: € {cents / 100:.2f}"
+    for day in (one, other, third):
+        is_there = day in (one, other)
+        assert possible(Bill, text, **bill(issued=str(day), total=cents / 100)) == is_there
+    assert not possible(Bill, text, **bill(issued=str(one), total=cents))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "is_possible"),
+    [
+        ("3 March 2026, £76.50", {"currency": "GBP"}, True),
+        ("3 March 2026, £76.50", {"currency": "EUR"}, False),
+        ("3 March 2026, 76.50", {"currency": "EUR"}, True),  # it is not said
+        ("3 March 2026, £76.50", {"due": "2026-03-03"}, False),  # the only date is that of issue
+        ("3 March 2026, £76.50, due 5 May 2026", {"due": "2026-05-05"}, True),
+        ("3 March 2026, £76.50 for 3 items", {"items": 3}, True),
+        ("3 March 2026, £76.50 for 3 items", {"items": 76}, False),
+        ("3 March 2026, £76.50, 2 boxes, 4.5 kg", {"weight_kg": 4.5}, True),
+        ("3 March 2026, £76.50, 2 boxes, 4.5 kg", {"weight_kg": 2}, False),
+        ("3 March 2026, £76.50, 2 boxes", {"weight_kg": 2}, False),
+        ("3 March 2026, £76.50, ann@shop.example", {"email": "ann@shop.example"}, True),
+        ("3 March 2026, £76.50, ann@shop.example", {"email": "ann@shop"}, False),
+        ("3 March 2026, £76.50", {"email": "ann@shop.example"}, False),
+        ("3 March 2026, £76.50", {"note": "anything at all"}, True),
+    ],
+)
+def test_fields_take_what_fits_them(text: str, fields: dict[str, Any], is_possible: bool) -> None:
+    assert possible(Bill, text, **bill(issued="2026-03-03", total=76.5, **fields)) == is_possible
+
+
+def test_what_a_text_does_not_have_is_left_to_the_model() -> None:
+    assert possible(Bill, "no date, nothing", **bill(issued="1999-01-01", total=3))
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_possible"),
+    [
+        ({"start": "09:30", "at": "2026-05-14T09:30:00", "minutes": 45, "length": "PT45M"}, True),
+        ({"start": "09:31"}, False),
+        ({"start": "09:30", "at": "2026-05-15T09:30:00"}, False),
+        ({"start": "09:30", "minutes": 44}, False),
+        ({"start": "09:30", "bills": [bill(issued="2026-05-14", total=7)]}, True),
+        ({"start": "09:30", "bills": [bill(issued="2026-05-15", total=7)]}, False),
+    ],
+)
+def test_times_durations_and_nested_values(fields: dict[str, Any], is_possible: bool) -> None:
+    text = "On 14 May 2026 at half past nine, for 45 minutes; 7 euro."
+    names = ("start", "at", "minutes", "length")
+    given = {name: fields.get(name) for name in names} | {"bills": fields.get("bills", [])}
+    assert possible(Visit, text, **given) == is_possible
+
+
+@pytest.mark.parametrize("text", ["09:30", "09:30:00", "09:30:00Z"])
+def test_a_time_of_day_needs_no_offset(text: str) -> None:
+    assert TypeAdapter(dt.time).validate_json(json.dumps(text))
+    tool = _Target.of(Visit, "").tool
+    call = {"name": tool.name, "arguments": {"start": text}}
+    assert compile_pool([tool], final_answer=False).match(json.dumps(call)).complete
+
+
+def test_the_span_of_each_value_is_known() -> None:
+    text = "Sept. 4th, 2026: 1.284,90 € for three items"
+    value = {"issued": "2026-09-04", "total": 1284.9, "currency": "EUR", "items": 3, "due": None}
+    schema = _Target.of(Bill, "").schema
+    assert taken_spans(value, schema, text, TODAY) == {
+        "/issued": "Sept. 4th, 2026",
+        "/total": "1.284,90",
+        "/currency": "€",
+        "/items": "three",
+    }
+
+
+class Stay(BaseModel):
+    arrival: dt.date
+    nights: int
+    price: float | None = None
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with InProcess(make_model(tmp_path_factory.mktemp("model") / "tiny.gguf", context=4096)) as opened:
+        yield opened
+
+
+def test_a_model_of_random_weights_takes_values_of_the_text(model: InProcess, tmp_path: Path) -> None:
+    extractor = Extractor(Stay, model, temperature=2.0)
+    for seed in range(scaled(8)):
+        arrival, nights = dt.date(2026, 1 + seed % 12, 3), seed + 2
+        text = f"We arrive on {arrival:%d/%m/%Y} for {nights} nights, 640 euros in total, room 12."
+        found = extractor.extract(text)
+        assert found.value == Stay(arrival=arrival, nights=nights, price=found.value.price)
+        assert found.value.price in (640, None)
+        assert found.spans["/arrival"] == f"{arrival:%d/%m/%Y}"
+        assert 0 <= found.probabilities.get("/price", 1) <= 1
+    log = tmp_path / "log"
+    results = [next(extract_many(Stay, [text], model=model, log=log)) for _ in range(2)]
+    first, again = (each.spans for each in results if isinstance(each, Extraction))
+    assert first == again != {}
+
+
+def test_spans_can_be_turned_off(model: InProcess) -> None:
+    text = "Nothing is said of the year; 3/4/2026 is a date."
+    free = (Extractor(dt.date, model, spans=False, seed=seed, temperature=2.0) for seed in range(4))
+    assert {extractor.extract(text).value for extractor in free} != {dt.date(2026, 4, 3)}
+    assert Extractor(dt.date, model, temperature=2.0).extract(text).value == dt.date(2026, 4, 3)
