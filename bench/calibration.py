@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gbnf_bench.bfcl.ast_checker import is_right
@@ -94,6 +94,15 @@ def report(kind: str, found: Sequence[tuple[float, bool]]) -> None:
     print(f"| {kind} | {len(found)} | {rate:.0%} | {' | '.join(cells)} | {scores} |")
 
 
+def report_all(found: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
+    """Print the probability and the verdict of each value, by kind."""
+    ranges = [f"{low:g}–{high:g}" for low, high in zip(BINS, (*BINS[1:], 1), strict=True)]
+    print(f"| values | n | right | {' | '.join(ranges)} | ECE | Brier | of the mean |")
+    print(f"|{'---|' * (6 + len(BINS))}")
+    for kind, values in found.items():
+        report(kind, values)
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -110,11 +119,7 @@ def main() -> None:
         for entry in (each for several in entries.values() for each in several):
             for kind, share, right in judged(entry, model, folder):
                 found[kind].append((share, right))
-    ranges = [f"{low:g}–{high:g}" for low, high in zip(BINS, (*BINS[1:], 1), strict=True)]
-    print(f"| values | n | right | {' | '.join(ranges)} | ECE | Brier | of the mean |")
-    print(f"|{'---|' * (6 + len(BINS))}")
-    for kind, values in found.items():
-        report(kind, values)
+    report_all(found)
     calls = found["call (its lowest value)"]
     print("\n| --confirm-below | asks about | of them wrong | wrong calls found |\n|---|---|---|---|")
     for limit in CONFIRM_BELOW:

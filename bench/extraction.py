@@ -7,7 +7,8 @@ durations, amounts, numbers, names, addresses and choices, some of them optional
 with the rules for spans; `independent`: by an author who did not know them, with distractors and values that
 no text has as such; a few rules were added after they were read. A field is right if it has the expected
 value; strings are compared without case, accents and spaces around them. `invalid`: texts without a valid
-value.
+value. The second table says how probable the values were with spans, and how many were right
+(`bench/calibration.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import datetime as dt
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from calibration import report_all
 from gbnf.tools.phrases import plain_text
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.planner.extraction import ExtractionError, Extractor
@@ -82,7 +84,7 @@ class DeliveryStatus(StrEnum):
 class DeliveryNote(BaseModel):
     order_code: str = Field(description="Order, shipment or delivery note code")
     delivery_date: dt.date = Field(
-        description="Day of the delivery (the new day if it was moved, the day of the return if it was sent back)"
+        description="Day of the delivery: the new day if it was moved, that of the return if it was sent back"
     )
     arrival_time: dt.time | None = None
     parcels: int = Field(description="Number of parcels, boxes or other packages")
@@ -161,20 +163,27 @@ def is_right(value: Any, expected: Any) -> bool:
 
 
 def run(
-    extractors: dict[str, Extractor[Any]], cases: list[dict[str, Any]], *, verbose: bool
+    extractors: dict[str, Extractor[Any]],
+    cases: list[dict[str, Any]],
+    shares: dict[str, list[tuple[float, bool]]],
+    *,
+    verbose: bool,
 ) -> tuple[str, ...]:
-    """Extract from each text; return the cells of a row."""
+    """Extract from each text; return the cells of a row. Adds probabilities and verdicts to `shares`."""
     right, total, missed, invalid = Counter[str](), Counter[str](), Counter[str](), 0
     begun = time.perf_counter()
     for case in cases:
         try:
-            values = extractors[case["type"]].extract(case["text"]).value.model_dump()
+            extraction = extractors[case["type"]].extract(case["text"])
+            values, probabilities = extraction.value.model_dump(), extraction.probabilities
         except ExtractionError:
-            values, invalid = {}, invalid + 1
+            values, probabilities, invalid = {}, {}, invalid + 1
         for name, expected in case["fields"].items():
             kind, value = kind_of(TYPES[case["type"]], name), values.get(name)
             is_good = name in values and is_right(value, expected)
             right[kind] += is_good
+            if (share := probabilities.get(f"/{name}")) is not None:
+                shares[kind].append((share, is_good))
             total[kind] += 1
             missed["filled"] += expected is None and value is not None
             missed["left out"] += expected is not None and value is None
@@ -193,6 +202,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--verbose", action="store_true")
     arguments = parser.parse_args()
+    shares: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     cases = json.loads(TEXTS.read_text("utf-8"))
     columns = (
         "texts",
@@ -210,9 +220,13 @@ def main() -> None:
             some = [case for case in cases if case["set"] == name][: arguments.limit]
             for spans in (False, True):
                 extractors = {name: Extractor(type_, backend, spans=spans) for name, type_ in TYPES.items()}
-                cells = run(extractors, some, verbose=arguments.verbose)
+                cells = run(
+                    extractors, some, shares if spans else defaultdict(list), verbose=arguments.verbose
+                )
                 table.add_row(f"{name} ({len(some)})", "yes" if spans else "no", *cells)
     show(table)
+    print()
+    report_all(shares)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gbnf.errors import ManifestError, SchemaError, clip
+from gbnf.errors import ManifestError, SchemaError, clip, suggestion
 from gbnf_server.cli import input_files
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
@@ -45,28 +48,39 @@ def extract(
     *,
     schema: Annotated[str, input_files.SCHEMA_OPTION],
     input_: Annotated[list[str] | None, "FILE", "Text file, as FILE; repeatable."] = None,
+    column: Annotated[
+        str | None, "NAME", "The files are CSV, with the texts in this column: a value for each row."
+    ] = None,
     output: Annotated[
         Path | None,
-        "FILE.jsonl",
-        ("Write the results there, with a log from which the same command continues. Default: print them."),
+        "FILE",
+        (
+            "Write the results there: JSON lines, or CSV if it ends in .csv. Beside it is a log, from which "
+            "the same command continues. Default: print them."
+        ),
     ] = None,
     instructions: Annotated[str, "What is wanted, beyond the schema's descriptions."] = "",
     attempts: Annotated[int, typer.Option(min=1), "How often the model may try."] = 3,
     concurrency: Annotated[int, typer.Option(min=1), "Texts at a time."] = 1,
+    no_spans: Annotated[
+        bool, "Allow dates, times, durations and numbers that the text does not have, such as sums."
+    ] = False,
     source: ModelSource,
     sampling: SamplingOptions,
     quiet: QuietOption = False,
 ) -> None:
     """Extract a value that fits a JSON Schema, or a Python type, from each text.
 
-    A result is one line of JSON: the input, the value, the probability of each enum value, boolean and
-    number, tokens and seconds; or the error. A value that a validator refuses is reported to the model, which
-    tries again. Without --model or --server, use smollm2.
+    A result is one line of JSON: the input, the value, the probability of each date, number, enum value and
+    boolean, the spans of the text that values were read from, tokens and seconds; or the error. In CSV it is
+    a row: the columns of the input, and the fields of the value. A value that a validator refuses is reported
+    to the model, which tries again. Without --model or --server, use smollm2.
 
     \b
     Try:
       gbnf extract letter.txt --schema invoice.json
       gbnf extract docs/*.txt --schema models.py:Invoice --output invoices.jsonl --model Qwen3-4B-Q4_K_M.gguf
+      gbnf extract mails.csv --column body --schema order.json --output orders.csv
       pbpaste | gbnf extract - --schema contact.json --server http://127.0.0.1:8080 | jq .value.email
 
     \b
@@ -77,18 +91,62 @@ def extract(
     if not given:
         raise typer.BadParameter("give the texts: gbnf extract FILE… --schema SCHEMA; - is standard input")
     input_files.check_one_stdin(schema, *given)
-    texts = [input_files.read_text(each, "a text file").strip() for each in given]
-    blank = next((each for each, text in zip(given, texts, strict=True) if not text), None)
-    if blank is not None:
-        raise InputError(f"{input_files.source_name(blank)} is empty.")
+    texts = _texts(given, column)
     with interruptible("run the same command again to continue" if output else ""):
-        with _opened(source, schema, sampling, concurrency, instructions, attempts) as extractor:
+        opened = _opened(source, schema, sampling, concurrency, instructions, attempts, spans=not no_spans)
+        with opened as extractor:
             for finding in extractor.findings:
                 say(escape_line(str(finding)), "checked afterwards")
-            failed = asyncio.run(_write(extractor, given, texts, output, concurrency, quiet=quiet))
+            failed = asyncio.run(_write(extractor, texts, output, concurrency, quiet=quiet))
         if untrained := _untrained(source):
             say(untrained, "error", "bold red")
     raise typer.Exit(ExitCode.FAILURE if failed or untrained else ExitCode.SUCCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text, its name, and the row of a table that it comes from; or why it cannot be read."""
+
+    name: str
+    text: str = ""
+    row: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def _texts(files: Sequence[str], column: str | None) -> list[_Text]:
+    """Return the texts of files, or of the rows of CSV files. Raises InputError if none can be read."""
+    texts: list[_Text] = []
+    for file in files:
+        try:
+            content = input_files.read_text(file, "a text file")
+            texts += [_text(file, content)] if column is None else _rows(file, content, column)
+        except InputError as error:
+            texts.append(_Text(file, problem=str(error)))
+    if not any(each.text for each in texts):
+        raise InputError(texts[0].problem if texts else f"{input_files.source_name(files[0])} has no rows.")
+    return texts
+
+
+def _text(name: str, text: str, row: Mapping[str, str] | None = None) -> _Text:
+    problem = "" if text.strip() else f"{input_files.source_name(name)} is empty."
+    return _Text(name, text.strip(), row or {}, problem)
+
+
+def _rows(file: str, content: str, column: str) -> list[_Text]:
+    """Return the texts of a CSV file. Raises InputError if it has no such column, or is no CSV."""
+    name, texts = input_files.source_name(file), []
+    rows = csv.DictReader(io.StringIO(content, newline=""), restkey="", restval="")
+    try:
+        names = rows.fieldnames or []
+        if column not in names:
+            hint = suggestion(column, names)
+            raise InputError(f"{name} has no column {column!r}; it has {', '.join(names) or 'none'}.{hint}")
+        for row in rows:
+            row.pop("", None)
+            texts.append(_text(f"{file}:{rows.line_num}", row[column], row))
+    except csv.Error as error:
+        raise InputError(f"{name}, line {rows.line_num}: {error}") from None
+    return texts
 
 
 def _untrained(source: ModelSource) -> str:
@@ -106,6 +164,8 @@ def _opened(
     concurrency: int = 1,
     instructions: str = "",
     attempts: int = 3,
+    *,
+    spans: bool,
 ) -> Iterator[Extractor[Any]]:
     """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
     from gbnf_server.planner.extraction import Extractor
@@ -121,6 +181,7 @@ def _opened(
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 seed=sampling.seed,
+                spans=spans,
             )
         except (SchemaError, ManifestError) as error:
             raise InputError(f"{input_files.source_name(schema)}: {error}") from None
@@ -129,8 +190,7 @@ def _opened(
 
 async def _write(
     extractor: Extractor[Any],
-    names: Sequence[str],
-    texts: Sequence[str],
+    texts: Sequence[_Text],
     output: Path | None,
     concurrency: int,
     *,
@@ -139,16 +199,39 @@ async def _write(
     """Write a line for each text; return how many gave no value. Raises SetupError."""
     failed = 0
     log = None if output is None else output.with_name(output.name + ".log")
-    results = extractor.amany(texts, log, concurrency)
+    results = extractor.amany([each.text for each in texts if not each.problem], log, concurrency)
+    given = tuple(dict.fromkeys(name for each in texts for name in each.row))
+    # what a table has is not replaced
+    own = [f"value.{name}" if name in given else name for name in ("input", *extractor.fields, "error")]
+    header = (*given, *own) if output is not None and output.suffix.lower() == ".csv" else ()
     with _lines(output) as write_line, progress_bar(stderr_console(), quiet=quiet) as progress:
         bar = progress.add_task("", total=len(texts))
+        if header:
+            write_line(_csv_line(header))
         async with aclosing(results):
-            for name in names:
-                result = await anext(results)
-                failed += isinstance(result, Exception)
-                write_line(json.dumps({"input": name, **_line(result)}, ensure_ascii=False))
-                progress.update(bar, advance=1, description=escape_line(clip(name, SHOWN_CHARACTERS)))
+            for each in texts:
+                line = {"error": each.problem} if each.problem else _line(await anext(results))
+                failed += "error" in line
+                if header:
+                    value = line.get("value")
+                    fields = value if isinstance(value, Mapping) else {"value": value}
+                    cells = (fields.get(name) for name in extractor.fields)
+                    row = (each.row.get(name) for name in given)
+                    write_line(_csv_line((*row, each.name, *cells, line.get("error"))))
+                else:
+                    write_line(json.dumps({"input": each.name, **line}, ensure_ascii=False))
+                progress.update(bar, advance=1, description=escape_line(clip(each.name, SHOWN_CHARACTERS)))
     return failed
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    """Return a line of CSV: texts as they are, other values as JSON, nothing for null."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(
+        each if isinstance(each, str) else "" if each is None else json.dumps(each, ensure_ascii=False)
+        for each in values
+    )
+    return line.getvalue()
 
 
 def _line(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
@@ -178,8 +261,8 @@ def generate(
 ) -> None:
     """Generate one JSON value that fits a JSON Schema, or a Python type, and print it.
 
-    As `gbnf extract` with one text, and the value alone. Objects have the properties that the schema
-    declares; others if it allows additionalProperties.
+    As `gbnf extract --no-spans` with one text, and the value alone. Objects have the properties that the
+    schema declares; others if it allows additionalProperties.
 
     \b
     Try:
@@ -195,7 +278,7 @@ def generate(
 
     text = input_files.read_request(prompt, "PROMPT")
     sampling = SamplingOptions(max_tokens, temperature, seed)
-    with interruptible(), _opened(source, schema, sampling) as extractor:
+    with interruptible(), _opened(source, schema, sampling, spans=False) as extractor:
         try:
             write(json.dumps(extractor.extract(text).json, ensure_ascii=False))
             problem = _untrained(source)

@@ -169,6 +169,8 @@ class Extractor(Generic[T]):
             spans=spans,
         )
         self._spans = spans
+        #: The names of the fields of a value; of one that is no object, "value".
+        self.fields = tuple(tool.args["properties"])
         self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
         settings = attempts, max_tokens, temperature, seed, spans, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -146,6 +147,62 @@ def test_what_a_validator_refuses_is_tried_again(gbnf: Gbnf, model: Path, tmp_pa
     assert len(line["attempts"]) == 2
     assert "born" in line["error"]
     assert "nobody is born" in line["error"]
+
+
+def test_a_text_that_cannot_be_read_is_a_line(gbnf: Gbnf, model: Path, person: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ada")
+    (tmp_path / "blank.txt").write_text("\n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    texts = [tmp_path / name for name in ("missing.txt", "a.txt", "blank.txt", "latin.txt")]
+    result = gbnf("extract", *texts, "--schema", person, "--model", model)
+    assert result.code == ExitCode.FAILURE
+    missing, good, blank, latin = map(json.loads, result.out.splitlines())
+    jsonschema.validate(good["value"], CLOSED)
+    assert "cannot be read" in missing["error"]
+    assert "is empty" in blank["error"]
+    assert "UTF-8" in latin["error"]
+    assert [each["input"] for each in (missing, good, blank, latin)] == [str(text) for text in texts]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_table_gives_a_value_for_each_row(
+    gbnf: Gbnf, model: Path, person: Path, tmp_path: Path, suffix: str
+) -> None:
+    rows = [
+        {"no": "1", "text": 'Ada, the "cook",\nborn 1815', "name": "x"},
+        {"no": "2", "text": " ", "name": "y"},
+    ]
+    table, out = tmp_path / "table.csv", tmp_path / f"out.{suffix}"
+    with table.open("w", newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
+        writer = csv.DictWriter(file, ["no", "text", "name"])
+        writer.writeheader()
+        writer.writerows(rows)
+    command = ["extract", table, "--column", "text", "--schema", person, "--output", out, "--model", model]
+    for _ in range(2):  # the second time from the log
+        assert gbnf(*command).code == ExitCode.FAILURE
+        if suffix == "jsonl":
+            good, blank = map(json.loads, out.read_text("utf-8").splitlines())
+            jsonschema.validate(good["value"], CLOSED)
+            assert good["value"]["born"] == 1815  # the only number of the text
+            assert good["spans"]["/born"] == "1815"
+            assert "is empty" in blank["error"]
+            continue
+        with out.open(newline="", encoding="utf-8") as file:
+            found = list(csv.DictReader(file))
+        assert [{name: row[name] for name in rows[0]} for row in found] == rows
+        assert [row["born"] for row in found] == ["1815", ""]
+        assert set(found[0]) == {*rows[0], "input", "value.name", "born", "role", "error"}
+        assert found[0]["role"] in ("cook", "pilot")
+        assert "is empty" in found[1]["error"]
+
+
+def test_a_table_without_the_column_is_named(gbnf: Gbnf, person: Path, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("number,text\n1,Ada\n")
+    result = gbnf("extract", tmp_path / "table.csv", "--column", "txt", "--schema", person)
+    assert result.code == ExitCode.INPUT
+    said = " ".join(result.err.split())
+    assert "has no column 'txt'" in said
+    assert "Did you mean 'text'?" in said
 
 
 def test_a_blank_text_is_named(gbnf: Gbnf, model: Path, person: Path, tmp_path: Path) -> None:
