@@ -27,7 +27,8 @@ PATH: Final = re.compile(
     r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
 )
 _NUMBER: Final = re.compile(
-    r"""(?<![\w.])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?(?!\.?\d)
+    r"""(?<![\w.])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)
+    (?P<fraction>\.\d+|,\d{1,2}(?=\s?(?:[€$£%]|(?:euros?|eur|[kcm]?m|kg|l)\b)))?(?!\.?\d)
     (?P<power>e[+-]?\d{1,2}\b)?(?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -139,7 +140,7 @@ def _numbers(request: str) -> Iterator[RequestNumber]:
         if len(found["whole"]) > _MOST_DIGITS or len(found["fraction"] or "") > _MOST_DIGITS:
             continue
         unit = (found["unit"] or "").casefold()
-        digits = found["whole"].replace(",", "") + (found["fraction"] or "")
+        digits = found["whole"].replace(",", "") + (found["fraction"] or "").replace(",", ".")
         if found["power"]:
             yield RequestNumber(str(float(f"{found['sign']}{digits}{found['power']}".replace("−", "-"))))
             continue

@@ -118,19 +118,35 @@ def _takes_times(schema: Any) -> bool:
 
 def dates_to_tell(
     tools: tuple[Tool, ...], request: str, today: date, preferred: tuple[Tool, ...] = ()
-) -> dict[str, date]:
-    """Return the days that a request names without saying which they are, if a tool for it takes them.
+) -> dict[str, str]:
+    """Return the days and times that a request has in words, if a tool for it takes them: half past nine.
 
     That is one of those that are `preferred` for the request, or have a word of it.
     """
     named = named_dates(request, today).items()
-    dates = {word: day for word, day in named if day != today and str(day) != word}
+    dates = {word: str(day) for word, day in named if day != today and str(day) != word}
+    dates |= _spoken_times(request)
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
         items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
         if any(map(_takes_times, items)) and (tool in preferred or common_words(request, tool)):
             return dates
     return {}
+
+
+_SPOKEN_TIME = re.compile(
+    r"\b(?:past|quarter to|o['’]clock|e mezz[ao]|un quarto|halb|viertel|heures?|media|cuarto|e meia|kwart)\b",
+    re.IGNORECASE,
+)
+
+
+def _spoken_times(request: str) -> dict[str, str]:
+    """Return the times of day that a request has in words."""
+    if not _SPOKEN_TIME.search(request):
+        return {}
+    from gbnf_server.planner.spans import spoken_times  # noqa: PLC0415 - few requests have them
+
+    return {request[span.start : span.end]: span.value for span in spoken_times(request[:LONGEST_REQUEST])}
 
 
 def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tuple[str, ...]:

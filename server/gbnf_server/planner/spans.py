@@ -167,7 +167,6 @@ _SPOKEN: Final[tuple[tuple[str, str, int], ...]] = (
     ("en", r"quarter past (?P<name>\w+)", 15),
     ("en", r"quarter to (?P<name>\w+)", -15),
     ("en", r"(?P<minutes>five|ten|twenty) past (?P<name>\w+)", 1),
-    ("en", r"(?P<minutes>five|ten|twenty) to (?P<name>\w+)", -1),
     ("en", r"(?P<name>\w+) o['’]clock", 0),
     ("it", r"(?:alle|ore|le) (?P<name>\w+) e mezz[ao]", 30),
     ("it", r"(?:alle|ore|le) (?P<name>\w+) e un quarto", 15),
@@ -194,7 +193,7 @@ _LATER: Final = re.compile(
 )
 
 
-def _spoken_times(text: str) -> Iterator[Span]:
+def spoken_times(text: str) -> Iterator[Span]:
     """Yield the times of day that a text has in words: half past nine."""
     for language, pattern, from_hour in _SPOKEN:
         for match in islice(re.finditer(rf"\b{pattern}\b", text, re.IGNORECASE), MOST):
@@ -212,7 +211,7 @@ def _spoken_times(text: str) -> Iterator[Span]:
 def time_spans(text: str) -> list[Span]:
     """Return the times of day of a text, as 09:30."""
     text = text[:LONGEST]
-    found = {(span.start, span.end): span for span in _spoken_times(text)}
+    found = {(span.start, span.end): span for span in spoken_times(text)}
     matching = chain.from_iterable(pattern.finditer(text) for pattern in _TIMES)
     for match in islice(matching, MOST):
         groups = match.groupdict()

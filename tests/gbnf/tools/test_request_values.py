@@ -61,6 +61,8 @@ def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
         ("from 2019-2020", [RequestNumber("2019"), RequestNumber("2020")]),
         ("two dice, twice 6", [RequestNumber("6"), RequestNumber("2")]),
         ("A12 and 3.4.5", []),
+        ("4,20 euro and 3,5 kg", [RequestNumber("4.2"), RequestNumber("3.5")]),
+        ("of 5,10 and 15", [RequestNumber("5"), RequestNumber("10"), RequestNumber("15")]),
         ("100 meters, 0.50", [RequestNumber("100"), RequestNumber("0.5")]),
     ],
 )

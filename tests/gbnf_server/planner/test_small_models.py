@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -165,12 +166,17 @@ def test_a_person_is_asked_before_an_event_in_the_past(
         ("put lunch in my calendar today at 13:00", []),
         ("put lunch in my calendar on 2026-03-09 at 13:00", []),
         ("read tomorrow's paper", []),
+        (
+            "put lunch in my calendar tomorrow at half past nine",
+            ["tomorrow: 2026-03-06", "half past nine: 09:30"],
+        ),
     ],
 )
 def test_a_small_model_is_told_which_day_is_meant(query: str, days: list[str]) -> None:
     for options, said in ((SMALL, days), (LARGE, [])):
         asked = drive(query, "Well.", options=options).of(CallModel)[0].request.messages[-1]["content"]
-        assert [line for line in asked.removeprefix(query).splitlines() if "2026" in line] == said
+        told = (line for line in asked.removeprefix(query).splitlines() if re.search("2026|09:30", line))
+        assert list(told) == said
 
 
 @pytest.mark.parametrize(("query", "language"), [("crea una cartella", "it"), ("create a folder", "en")])
