@@ -30,7 +30,7 @@ from gbnf_server.planner.spans import (
     time_spans,
 )
 
-MOST: Final = 60
+MOST: Final = 1500
 """Values of a field; a text with more leaves it to the model."""
 _DEEPEST: Final = 6
 _NEAR: Final = 30
@@ -64,6 +64,16 @@ _COPIED: Final[tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]] = (
     ),
 )
 """Fields whose strings are copied, by name, and what they look like."""
+_NAMED: Final = re.compile(
+    r"(?:\w+_)?(?:name|nome|nom|nombre|who|person|guest|customer|client|seller|vendor|supplier|buyer|company"
+    r"|organi[sz]ation|author|sender|recipient|place|location|address|street|city|town|country|origin"
+    r"|destination|product)",
+    re.IGNORECASE,
+)
+"""Fields for what a text names, by its words."""
+_WORD: Final = re.compile(r"[^\W_]\S*")
+_MOST_WORDS: Final = 6
+_LONGEST_ABBREVIATION: Final = len("Prof.")
 
 
 @dataclass(frozen=True)
@@ -138,6 +148,23 @@ class TextSpans:
         found = (Span(*match.span(), match[0]) for match in pattern.finditer(self.text[:LONGEST]))
         return [span for span in found if not _overlaps(span, [*self.dates, *self.times])]
 
+    @cached_property
+    def phrases(self) -> list[Span]:
+        """Up to six words in a row of one sentence and line; none of a text with too many."""
+        words = [match.span() for match in _WORD.finditer(self.text[:LONGEST])]
+        found = []
+        for first, (start, _) in enumerate(words[: MOST // _MOST_WORDS]):
+            for _, end in words[first : first + _MOST_WORDS]:
+                phrase = self.text[start:end]
+                if "\n" in phrase:
+                    break
+                stripped = phrase.rstrip(".,;:!?)]\"'»”")
+                found.append(Span(start, start + len(stripped), stripped))
+                last = phrase.rpartition(" ")[2]
+                if last[-1] in ";:!?" or (last[-1] == "." and len(last) > _LONGEST_ABBREVIATION):
+                    break
+        return found if len(words) * _MOST_WORDS <= MOST else []
+
     def of_field(self, name: str, schema: Mapping[str, Any]) -> list[Span] | None:
         """Return the spans that a field may take, by its name and schema; None if it may have any value."""
         described = f"{name.replace('_', ' ')} {schema.get('description', '')}".casefold()
@@ -162,7 +189,9 @@ class TextSpans:
                     spans = currency_spans(self.text) or None
                 case {"type": "string"} if not branch.keys() & {"enum", "const", "pattern"}:
                     patterns = (shape for names, shape in _COPIED if names.fullmatch(name))
-                    spans = self.copied(shape) if (shape := next(patterns, None)) else None
+                    shape = next(patterns, None)
+                    named = self.phrases if _NAMED.fullmatch(name) and self.phrases else None
+                    spans = self.copied(shape) if shape else named
             if spans is not None:
                 kinds.append([span for span in spans if not violation(branch, span.value)])
         return next(filter(None, kinds), [] if kinds else None)
@@ -228,7 +257,9 @@ def _object_restriction(
     inner = {}
     for key, schema in fields.items():
         restriction = _restriction(schema, root, spans, key, depth - 1)
-        rivals = [places[each] for each in fields if each not in decided and places[each] & places[key]]
+        # a name may be anywhere
+        required = (each for each in fields if each not in decided and not _NAMED.fullmatch(each))
+        rivals = [places[each] for each in required if places[each] & places[key]]
         if restriction and key in decided and len(places[key].union(*rivals)) <= len(rivals):
             restriction = {"enum": [None]}
         inner[key] = restriction

@@ -33,6 +33,7 @@ class Currency(Enum):
 
 
 class Bill(BaseModel):
+    seller: str = ""
     issued: dt.date
     due: dt.date | None = None
     total: Decimal
@@ -63,7 +64,7 @@ def possible(type_: Any, text: str, **given: Any) -> bool:
 
 
 def bill(**given: Any) -> dict[str, Any]:
-    names = ("issued", "due", "total", "currency", "items", "weight_kg", "email", "note")
+    names = ("seller", "issued", "due", "total", "currency", "items", "weight_kg", "email", "note")
     nullable = ("due", "items", "weight_kg", "email", "note")
     return {name: given.get(name) for name in names if name in given or name in nullable}
 
@@ -96,6 +97,10 @@ def test_only_values_of_the_text_are_possible(
         ("3 March 2026, £76.50, ann@shop.example", {"email": "ann@shop"}, False),
         ("3 March 2026, £76.50", {"email": "ann@shop.example"}, False),
         ("3 March 2026, £76.50", {"note": "anything at all"}, True),
+        ("3 March 2026, £76.50, Harbour Tools Ltd.", {"seller": "Harbour Tools Ltd"}, True),
+        ("3 March 2026, £76.50, Harbour Tools Ltd.", {"seller": "Harbour Tools Inc"}, False),
+        ("3 March 2026, £76.50, Harbour Tools Ltd.", {"seller": " Harbour"}, False),
+        ("3 March 2026, £76.50, Dr. Okafor", {"seller": "Dr. Okafor"}, True),
     ],
 )
 def test_fields_take_what_fits_them(text: str, fields: dict[str, Any], is_possible: bool) -> None:
