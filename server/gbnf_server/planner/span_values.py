@@ -32,7 +32,6 @@ from gbnf_server.planner.spans import (
 
 MOST: Final = 1500
 """Values of a field; a text with more leaves it to the model."""
-_DEEPEST: Final = 6
 _NEAR: Final = 30
 """Characters between a date and the time of day that belongs to it."""
 _UNITS: Final = {
@@ -71,6 +70,7 @@ _NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 """Fields for what a text names, by its words."""
+_ANNOTATIONS: Final = {"type", "title", "description", "default", "examples"}
 _WORD: Final = re.compile(r"[^\W_]\S*")
 _MOST_WORDS: Final = 6
 _LONGEST_ABBREVIATION: Final = len("Prof.")
@@ -78,11 +78,11 @@ _LONGEST_ABBREVIATION: Final = len("Prof.")
 
 @dataclass(frozen=True)
 class TextSpans:
-    """The spans of one text. `today`: for dates without a year; `root`: the schema that has the `$defs`."""
+    """The spans of one text. `today`: for dates without a year; `definitions`: the `$defs` of the schema."""
 
     text: str
     today: date
-    root: Mapping[str, Any]
+    definitions: Mapping[str, Any]
 
     @cached_property
     def dates(self) -> list[Span]:
@@ -170,7 +170,7 @@ class TextSpans:
         described = f"{name.replace('_', ' ')} {schema.get('description', '')}".casefold()
         kinds: list[list[Span]] = []
         for each in _branches(schema):
-            branch = _resolved(each, self.root)
+            branch = _resolved(each, self.definitions)
             spans: list[Span] | None = None
             match branch:
                 case {"format": "date"}:
@@ -193,7 +193,9 @@ class TextSpans:
                     named = self.phrases if _NAMED.fullmatch(name) and self.phrases else None
                     spans = self.copied(shape) if shape else named
             if spans is not None:
-                kinds.append([span for span in spans if not violation(branch, span.value)])
+                # of hundreds of phrases, any fits
+                is_free = branch.get("type") == "string" and branch.keys() <= _ANNOTATIONS
+                kinds.append([span for span in spans if is_free or not violation(branch, span.value)])
         return next(filter(None, kinds), [] if kinds else None)
 
 
@@ -220,22 +222,23 @@ def _overlaps(span: Span, others: list[Span]) -> bool:
 
 def with_spans(tool: Tool, text: str, today: date) -> Tool:
     """Return a tool whose arguments are values that a text has, where it has some for them."""
-    spans = TextSpans(text, today, tool.args)
-    restriction = _restriction(tool.args, tool.args, spans, "", _DEEPEST)
+    restriction = _restriction(tool.args, TextSpans(text, today, _definitions(tool.args)))
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), restriction]})
 
 
 def _restriction(
-    schema: Any, root: Mapping[str, Any], spans: TextSpans, name: str, depth: int
+    schema: Any, spans: TextSpans, name: str = "", followed: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the schema that a value has to fit, too; {} if it may be any."""
-    schema = _resolved(schema, root)
-    if not isinstance(schema, Mapping) or not depth:
+    """Return the schema that a value has to fit, too; {} if it may be any. `followed`: references so far."""
+    reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+    schema = _resolved(schema, spans.definitions)
+    if not isinstance(schema, Mapping) or reference in followed:
         return {}
+    followed |= {reference} if isinstance(reference, str) else frozenset()
     if isinstance(properties := schema.get("properties"), Mapping):
-        return _object_restriction(properties, root, spans, depth)
+        return _object_restriction(properties, spans, followed)
     if schema.get("type") == "array":
-        items = _restriction(schema.get("items"), root, spans, name, depth - 1)
+        items = _restriction(schema.get("items"), spans, name, followed)
         return {"items": items} if items else {}
     found = spans.of_field(name, schema)
     values = list(dict.fromkeys(span.value for span in found or ()))
@@ -245,18 +248,18 @@ def _restriction(
 
 
 def _object_restriction(
-    properties: Mapping[str, Any], root: Mapping[str, Any], spans: TextSpans, depth: int
+    properties: Mapping[str, Any], spans: TextSpans, followed: frozenset[str]
 ) -> dict[str, Any]:
     """Return the restriction of an object. A field that may be null is, if others need all of its spans."""
-    schemas = {key: _resolved(value, root) for key, value in properties.items()}
+    schemas = {key: _resolved(value, spans.definitions) for key, value in properties.items()}
     fields = {key: value for key, value in schemas.items() if isinstance(value, Mapping)}
     decided = [key for key, schema in fields.items() if _may_be_null(schema)]
     places = {
         key: {(span.start, span.end) for span in spans.of_field(key, fields[key]) or ()} for key in fields
     }
-    inner = {}
-    for key, schema in fields.items():
-        restriction = _restriction(schema, root, spans, key, depth - 1)
+    inner: dict[str, Any] = {key: {} for key in properties}
+    for key in fields:
+        restriction = _restriction(properties[key], spans, key, followed)
         # a name may be anywhere
         required = (each for each in fields if each not in decided and not _NAMED.fullmatch(each))
         rivals = [places[each] for each in required if places[each] & places[key]]
@@ -264,23 +267,34 @@ def _object_restriction(
             restriction = {"enum": [None]}
         inner[key] = restriction
     # with all properties, since an object that does not declare one may not have it
-    return {"properties": {key: inner.get(key, {}) for key in properties}, "required": decided}
+    return {"properties": inner, "required": decided}
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
+def _definitions(schema: Any) -> Mapping[str, Any]:
+    """Return the `$defs` of a schema, or of that of a property, which has its own."""
+    if not isinstance(schema, Mapping):
+        return {}
+    of_properties = schema.get("properties", {})
+    for each in (schema, *(of_properties.values() if isinstance(of_properties, Mapping) else ())):
+        if isinstance(each, Mapping) and isinstance(definitions := each.get("$defs"), Mapping):
+            return definitions
+    return {}
+
+
+def _resolved(schema: Any, definitions: Mapping[str, Any]) -> Any:
     """Follow a reference to `$defs`."""
     reference = schema.get("$ref") if isinstance(schema, Mapping) else None
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        return root.get("$defs", {}).get(reference.removeprefix("#/$defs/"))
+        return definitions.get(reference.removeprefix("#/$defs/"))
     return schema
 
 
 def taken_spans(value: Any, schema: Any, text: str, today: date) -> dict[str, str]:
     """Return the text of the span that each value was read from, by JSON Pointer: the first that fits."""
-    spans, taken = TextSpans(text, today, schema if isinstance(schema, Mapping) else {}), dict[str, str]()
+    spans, taken = TextSpans(text, today, _definitions(schema)), dict[str, str]()
 
     def visit(value: Any, schema: Any, name: str, pointer: str) -> None:
-        schema = _resolved(schema, root)
+        schema = _resolved(schema, spans.definitions)
         if isinstance(value, Mapping) and isinstance(schema, Mapping):
             for key, member in value.items():
                 inner = schema.get("properties", {}).get(key)
@@ -293,6 +307,5 @@ def taken_spans(value: Any, schema: Any, text: str, today: date) -> dict[str, st
             if span := next(found, None):
                 taken[pointer] = text[span.start : span.end]
 
-    root = schema if isinstance(schema, Mapping) else {}
     visit(value, schema, "", "")
     return taken

@@ -243,6 +243,7 @@ _PHONE: Final = re.compile(
     r"|\b(?:tel|phone|fax|call|mobile?|cell)\b\D{0,9}[\d (][\d /().-]{5,}\d",
     re.IGNORECASE,
 )
+_MOST_DIGITS: Final = 24
 _LONGEST_GROUPED: Final = len("10 000 000")
 
 
@@ -260,7 +261,7 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
         digits = match["digits"]
         start, end = match.span("digits")
         is_price = is_money(Span(start, end, None), text)  # which has no third decimal
-        if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        if len(digits) > _MOST_DIGITS or (digits[0] == "0" and digits[1:2].isdigit()):
             continue  # of a telephone number, for one
         if not is_price and len(digits) > _LONGEST_GROUPED and (match["mark"] or "").isspace():
             continue
@@ -317,7 +318,8 @@ def _word_numbers(text: str, languages: Sequence[str]) -> Iterator[Span]:
     words = [_Word(match) for match in re.finditer(r"[^\W\d_]+", text)]
     for language in languages:
         for number in find_numbers(words, language, threshold=0) if words else ():
-            if not number.is_ordinal and number.text.casefold() not in _ARTICLES:
+            is_counted = not number.is_ordinal and number.text.casefold() not in _ARTICLES
+            if is_counted and abs(number.value) < 10**_MOST_DIGITS:
                 start, end = words[number.start].match.start(), words[number.end - 1].match.end()
                 yield Span(start, end, _number(float(number.value)))
 

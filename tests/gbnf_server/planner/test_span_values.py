@@ -137,6 +137,28 @@ def test_a_time_of_day_needs_no_offset(text: str) -> None:
     assert compile_pool([tool], final_answer=False).match(json.dumps(call)).complete
 
 
+class Node(BaseModel):
+    total: float
+    day: dt.date | None = None
+    children: list[Node] = []
+
+
+def test_a_recursive_type_has_values_of_the_text_at_its_first_level() -> None:
+    tool = restricted(Node, "4,20 euro on 3 March 2026")
+    grammar = compile_pool([tool], property_order="declared", final_answer=False)
+    for total, is_possible in ((4.2, True), (42, False)):
+        value = {"total": total, "day": "2026-03-03"}
+        call = {"name": tool.name, "arguments": {"value": value}}
+        assert grammar.match(json.dumps(call)).complete == is_possible
+
+
+def test_a_schema_with_many_references_to_itself_takes_little_time() -> None:
+    properties = {f"p{number}": {"type": "array", "items": {"$ref": "#/$defs/N"}} for number in range(12)}
+    inner = {"type": "object", "properties": properties | {"day": {"type": "string", "format": "date"}}}
+    schema = {**inner, "$defs": {"N": inner}}
+    assert len(json.dumps(restricted(schema, "on 3 March 2026").args)) < 20_000
+
+
 def test_the_span_of_each_value_is_known() -> None:
     text = "Sept. 4th, 2026: 1.284,90 € for three items"
     value = {"issued": "2026-09-04", "total": 1284.9, "currency": "EUR", "items": 3, "due": None}
