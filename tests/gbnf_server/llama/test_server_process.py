@@ -251,10 +251,11 @@ def test_a_program_that_is_not_there(keep: Callable[..., subprocess.Popen[str]])
 
 
 def test_the_program_ends_when_the_input_closes(keep: Callable[..., subprocess.Popen[str]]) -> None:
-    process = keep("sleep", "1000")
-    wait_until(lambda: len(children(process.pid)) == 1)
-    (inner,) = children(process.pid)
+    process = keep("sh", "-c", "echo up; exec sleep 1000")
     assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()  # before that, the signal could come before the program
+    (inner,) = children(process.pid)
     process.stdin.close()
     assert process.wait() == 143
     assert not is_alive(inner)
