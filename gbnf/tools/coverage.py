@@ -347,8 +347,8 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
 
 
 def with_entries(tool: Tool, argument: str, entries: Sequence[str]) -> Tool:
-    """Return a tool whose list `argument` takes only entries of results."""
-    if tool.args.get("properties", {}).get(argument, {}).get("type") != "array":
+    """Return a tool whose list `argument` takes only entries of results, if there are some."""
+    if not entries or tool.args.get("properties", {}).get(argument, {}).get("type") != "array":
         return tool
     return _restricted(tool, {argument: {"items": {"enum": list(dict.fromkeys(entries))}}})
 
