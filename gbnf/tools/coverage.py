@@ -356,7 +356,7 @@ def with_entries(tool: Tool, argument: str, entries: Sequence[str]) -> Tool:
 def with_named_folders(tool: Tool, request: str) -> Tool:
     """Return a tool that searches a folder which the request names, by any of its words, or all folders."""
     request = request[:LONGEST_REQUEST]
-    names = list(dict.fromkeys([*names_in(request), *_FOLDER_NAME.findall(request), "."]))[:_MOST_FOLDERS]
+    names = list(dict.fromkeys([".", *names_in(request), *_FOLDER_NAME.findall(request)]))[:_MOST_FOLDERS]
     properties = tool.args.get("properties", {})
     folders = {name: {"enum": names} for name in properties if _FOLDER_ARGUMENT.fullmatch(name)}
     return _restricted(tool, {name: values for name, values in folders.items() if _is_text(properties[name])})

@@ -176,7 +176,8 @@ def names_month(request: str) -> bool:
 def _dates(request: str, today: date | None) -> list[tuple[str, date]]:
     dates: dict[int, tuple[str, date]] = {}
     for match in chain.from_iterable(islice(pattern.finditer(request), _MOST) for pattern in _DATES):
-        month, day = _MONTHS.get(match["month"].casefold()) or int(match["month"]), int(match["day"])
+        name, day = match["month"].casefold(), int(match["day"])
+        month = int(name) if name.isdecimal() else _MONTHS.get(name, 0)  # 0: "aprıl" with a dotless i
         years = [int(match["year"])] if match["year"] else []
         if today and not years and match.start() not in dates:
             years = [today.year + ((month, day) < (today.month, today.day))]
@@ -226,7 +227,9 @@ _TIMES: Final = (
 
 _SEVERAL_FILES: Final = re.compile(
     r"\*\.\w|\b(?:end(?:s|ing)?|finisc\w+|termin\w+) (?:in|with|con|per) \.?\w"
-    r"|\b(?:\w+ files|files? \w*(?:ing|ed)|(?:every|each|all(?: the)?|ogni|i file) \.?\w+)\b",
+    r"|\b(?:(?!(?:the|my|our|these|those|both|two|three)\b)\w+ files|files (?:\w+ing|that|which|with)"
+    r"|i file \.?\w+|(?:every|each|all(?: the)?|ogni|i|tutti i) \.?(?:pdf|csv|txt|log|tmp|md|json|xml|ya?ml"
+    r"|zip|png|jpe?g|docx?|xlsx?|html?|bak|part|mp[34]|wav)s?)\b",
     re.IGNORECASE,
 )
 

@@ -103,6 +103,10 @@ def extract(
     raise typer.Exit(ExitCode.FAILURE if failed or untrained else ExitCode.SUCCESS)
 
 
+_REST = "\0"
+"""The name of what a row has beside its columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Text:
     """A text, its name, and the row of a table that it comes from; or why it cannot be read."""
@@ -135,14 +139,21 @@ def _text(name: str, text: str, row: Mapping[str, str] | None = None) -> _Text:
 def _rows(file: str, content: str, column: str) -> list[_Text]:
     """Return the texts of a CSV file. Raises InputError if it has no such column, or is no CSV."""
     name, texts = input_files.source_name(file), []
-    rows = csv.DictReader(io.StringIO(content, newline=""), restkey="", restval="")
+    first = content.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    rows = csv.DictReader(
+        io.StringIO(content, newline=""), restkey=_REST, restval="", delimiter=delimiter, strict=True
+    )
+    csv.field_size_limit(len(content) + 1)
     try:
-        names = rows.fieldnames or []
+        names = list(rows.fieldnames or ())
+        if twice := next((each for each in names if names.count(each) > 1), None):
+            raise InputError(f"{name} has two columns {twice!r}; name them differently")
         if column not in names:
             hint = suggestion(column, names)
             raise InputError(f"{name} has no column {column!r}; it has {', '.join(names) or 'none'}.{hint}")
         for row in rows:
-            row.pop("", None)
+            row.pop(_REST, None)
             texts.append(_text(f"{file}:{rows.line_num}", row[column], row))
     except csv.Error as error:
         raise InputError(f"{name}, line {rows.line_num}: {error}") from None
@@ -214,7 +225,9 @@ async def _write(
                 failed += "error" in line
                 if header:
                     value = line.get("value")
-                    fields = value if isinstance(value, Mapping) else {"value": value}
+                    fields = (
+                        value if isinstance(value, Mapping) and not extractor.is_wrapped else {"value": value}
+                    )
                     cells = (fields.get(name) for name in extractor.fields)
                     row = (each.row.get(name) for name in given)
                     write_line(_csv_line((*row, each.name, *cells, line.get("error"))))

@@ -169,7 +169,9 @@ class Extractor(Generic[T]):
             spans=spans,
         )
         self._spans = spans
-        #: The names of the fields of a value; of one that is no object, "value".
+        #: Whether a value is no object with fields, so that it has the field "value" in a table.
+        self.is_wrapped = self._target.is_wrapped
+        #: The names of the fields of a value.
         self.fields = tuple(tool.args["properties"])
         self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
         settings = attempts, max_tokens, temperature, seed, spans, self._backend.name

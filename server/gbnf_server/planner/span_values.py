@@ -19,6 +19,8 @@ from gbnf.schema.validators import violation
 from gbnf.tools import Tool
 from gbnf_server.planner.spans import (
     CURRENCIES,
+    DAY_WORD,
+    FUNCTION_WORDS,
     LONGEST,
     Span,
     currency_spans,
@@ -39,38 +41,52 @@ _UNITS: Final = {
     "secondi": 1, "minuti": 60, "ore": 3600, "giorni": 86_400, "settimane": 604_800,
 }  # fmt: skip
 _AMOUNT: Final = re.compile(
-    r"total|price|amount|cost|fee\b|paid|pay\b|salary|wage|budget|rent\b|deposit|fare\b|charge|bill|balance"
-    r"|importo|prezzo|costo|affitto|canone|cauzione|betrag|preis|miete|kaution|gehalt|montant|prix|loyer|salaire"
-    r"|precio|preço|importe|bedrag|prijs|kwota|cena|belopp|pris\b",
+    r"\b(?:price|amount|cost|fee|paid|pay|salary|wage|budget|rent|deposit|fare|charge|bill|balance|importo|prezzo"
+    r"|costo|affitto|canone|cauzione|betrag|preis|miete|kaution|gehalt|montant|prix|loyer|salaire|precio|preço"
+    r"|importe|bedrag|prijs|kwota|cena|belopp|pris)s?\b",
     re.IGNORECASE,
 )
+_TOTAL: Final = re.compile(r"\b(?:total|totale|sum)\b", re.IGNORECASE)
 """What fields for amounts of money are called."""
 _MEASURES: Final = re.compile(r"[kmg]g?|[kcm]m|[mc]?l|[mq]q|qm|lb|oz|mi|ft|h|[mg]b")
 """Units that are shorter than words."""
 _AFTER: Final = re.compile(r"[\s\u00a0-]?([^\W\d_]+)")
 _COPIED: Final[tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]] = (
-    (re.compile(r"e-?mail|posta", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
     (
-        re.compile(r"phone|telefon|tel|mobile|fax", re.IGNORECASE),
-        re.compile(r"(?<![\w-])(?:\+\d{1,3}[\s./-]?)?\(?\d[\d\s()./-]{5,16}\d(?![\w-])"),
+        re.compile(r"(?:\w+_)?(?:e_?mail|posta)(?:_?address)?", re.IGNORECASE),
+        re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+"),
     ),
-    (re.compile(r"ur[li]|website|link", re.IGNORECASE), re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")),
+    (
+        re.compile(
+            r"(?:\w+_)?(?:tele)?(?:phone|fono|fon|tel|mobile|cell|fax)(?:_?(?:number|no|nr))?", re.IGNORECASE
+        ),
+        re.compile(r"(?<![\w-])(?:\+\d{1,3}[ ./-]?)?\(?\d[\d ()./-]{5,16}\d(?![\w-])"),
+    ),
+    (
+        re.compile(r"(?:\w+_)?(?:ur[li]|website|link)", re.IGNORECASE),
+        re.compile(r"https?://[^\s<>\"']{1,2000}[^\s<>\"'.,;:!?)]"),
+    ),
     (
         re.compile(r"(?:\w+_)?(?:id|code|codice|ref|reference|iban|sku|number|numero|no)", re.IGNORECASE),
         re.compile(
-            r"(?<![\w/.@-])(?=[\w/.-]*\d)(?=[\w/.-]*(?:[^\W\d_]|\d[/-]?\d[/-]?\d[/-]?\d))\w[\w/-]*(?:\.\w[\w/-]*)*"
+            r"(?<![\w/.@-])(?=[\w/.-]{0,40}\d)(?=[\w/.-]{0,40}(?:[^\W\d_]|\d[/-]?\d[/-]?\d[/-]?\d))"
+            r"\w[\w/-]{0,60}(?:\.\w[\w/-]{0,60})*|(?<=#)\d+|(?<=\bno\. )\d+|(?<=\bnr\. )\d+|(?<=\bn\. )\d+"
         ),
     ),
 )
 """Fields whose strings are copied, by name, and what they look like."""
 _NAMED: Final = re.compile(
     r"(?:\w+_)?(?:name|nome|nom|nombre|who|person|guest|customer|client|seller|vendor|supplier|buyer|company"
-    r"|organi[sz]ation|author|sender|recipient|place|location|address|street|city|town|country|origin"
+    r"|organi[sz]ation|author|sender|recipient|place|city|town|origin"
     r"|destination|product)",
     re.IGNORECASE,
 )
 """Fields for what a text names, by its words."""
 _ANNOTATIONS: Final = {"type", "title", "description", "default", "examples"}
+_SCALE: Final = 100
+_BESIDE: Final = len(", ")
+_YEAR: Final = re.compile(r"\b(?:year|anno|jahr|année|año|jaar)\b")
+_HOURS: Final = re.compile(r"\d\s?h", re.IGNORECASE)
 _WORD: Final = re.compile(r"[^\W_]\S*")
 _MOST_WORDS: Final = 6
 _LONGEST_ABBREVIATION: Final = len("Prof.")
@@ -112,7 +128,9 @@ class TextSpans:
     @cached_property
     def durations(self) -> list[Span]:
         """The durations of the text, in seconds."""
-        return [span for span in duration_spans(self.text) if not _overlaps(span, self.times)]
+        # 8h is a time, too
+        times = [span for span in self.times if not _HOURS.search(self.text[span.start : span.end])]
+        return [span for span in duration_spans(self.text) if not _overlaps(span, times)]
 
     def lengths(self, unit: int) -> list[Span]:
         """Return the durations in a unit of so many seconds."""
@@ -121,17 +139,21 @@ class TextSpans:
             replace(span, value=int(count) if float(count).is_integer() else count) for span, count in counts
         ]
 
-    def counts(self, described: str, *, may_be_null: bool) -> list[Span]:
+    def counts(self, described: str, *, is_whole: bool, may_be_null: bool) -> list[Span] | None:
         """Return the numbers that a field may take: with its unit or name after, or else amounts."""
-        words = re.findall(r"[^\W\d_]+", described)
+        words = [word for word in re.findall(r"[^\W\d_]+", described) if word not in FUNCTION_WORDS]
         units = [word for word in words if _MEASURES.fullmatch(word)]
         if counted := [span for span in self.numbers if self._is_counted(span, words)]:
             return counted
         of_money = [span for span in self.numbers if is_money(span, self.text)]
-        if _AMOUNT.search(described):
+        if _AMOUNT.search(described) or (_TOTAL.search(described) and of_money and not is_whole):
             return of_money or ([] if may_be_null else self.numbers)
-        others = [span for span in self.numbers if span not in of_money]
-        return [] if units and may_be_null else others or self.numbers
+        others = [
+            span for span in self.numbers if span not in of_money and not _overlaps(span, self.durations)
+        ]
+        if (units or not others) and may_be_null:
+            return []
+        return others or self.numbers
 
     def _is_counted(self, span: Span, words: Sequence[str]) -> bool:
         """Return whether the word after a number is one of the words, or begins like it."""
@@ -181,10 +203,13 @@ class TextSpans:
                     spans = [replace(span, value=_with_seconds(span.value)) for span in self.moments]
                 case {"format": "duration"}:
                     spans = [replace(span, value=iso_duration(span.value)) for span in self.durations]
-                case {"type": "integer" | "number"}:
+                case {"type": "integer" | "number" as type_} if not _is_judged(branch, described):
                     units = [unit for word, unit in _UNITS.items() if re.search(rf"\b{word}s?\b", described)]
-                    spans = self.lengths(units[0]) if units else []
-                    spans = spans or self.counts(described, may_be_null=_may_be_null(schema))
+                    spans = self.lengths(units[0]) if units and not _AMOUNT.search(described) else []
+                    may_be_null, is_whole = _may_be_null(schema), type_ == "integer"
+                    spans = spans or self.counts(described, is_whole=is_whole, may_be_null=may_be_null)
+                case {"format": "date-time"}:
+                    spans = []  # which has an offset
                 case {"enum": [*codes]} if codes and CURRENCIES.issuperset(map(str, codes)):
                     spans = currency_spans(self.text) or None
                 case {"type": "string"} if not branch.keys() & {"enum", "const", "pattern"}:
@@ -192,11 +217,25 @@ class TextSpans:
                     shape = next(patterns, None)
                     named = self.phrases if _NAMED.fullmatch(name) and self.phrases else None
                     spans = self.copied(shape) if shape else named
+            if spans is None and not _is_decimal(branch, schema):
+                return None  # it may be anything
             if spans is not None:
                 # of hundreds of phrases, any fits
                 is_free = branch.get("type") == "string" and branch.keys() <= _ANNOTATIONS
                 kinds.append([span for span in spans if is_free or not violation(branch, span.value)])
-        return next(filter(None, kinds), [] if kinds else None)
+        found = [span for kind in kinds for span in kind]
+        return found if found or (kinds and self.is_read) else None
+
+    @cached_property
+    def is_read(self) -> bool:
+        """Whether spans have all digits of the text, and all words for days, or stand beside them."""
+        codes = [span for _, shape in _COPIED for span in self.copied(shape)]
+        rest = list(self.text)
+        for span in (*self.dates, *self.times, *self.numbers, *self.durations, *codes):
+            rest[span.start : span.end] = " " * (span.end - span.start)
+        words = DAY_WORD.finditer("".join(rest))
+        beside = (any(0 <= span.start - word.end() <= _BESIDE for span in self.dates) for word in words)
+        return not re.search(r"\d", "".join(rest)) and all(beside)
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -213,7 +252,26 @@ def _with_seconds(moment: str) -> str:
 
 
 def _may_be_null(schema: Mapping[str, Any]) -> bool:
-    return any(each == {"type": "null"} for each in schema.get("anyOf", ()))
+    types = schema.get("type")
+    is_listed = None in schema.get("enum", ()) or (isinstance(types, list) and "null" in types)
+    branches = (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
+    return is_listed or any(isinstance(each, Mapping) and each.get("type") == "null" for each in branches)
+
+
+def _is_judged(schema: Mapping[str, Any], described: str) -> bool:
+    """Return whether a number is judged rather than read: stars from 1 to 5; or a year, which a date has."""
+    low, high = (
+        next((schema[key] for key in keys if key in schema), None)
+        for keys in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+    )
+    is_narrow = low is not None and high is not None and high - low <= _SCALE
+    return bool(schema.keys() & {"enum", "const"}) or is_narrow or bool(_YEAR.search(described))
+
+
+def _is_decimal(branch: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether a branch is the text of a number, as pydantic has it for `Decimal`."""
+    others = [each.get("type") for each in _branches(schema)]
+    return branch.get("type") == "string" and "pattern" in branch and bool({"number", "integer"} & {*others})
 
 
 def _overlaps(span: Span, others: list[Span]) -> bool:

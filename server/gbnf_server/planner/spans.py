@@ -21,6 +21,8 @@ from babel.numbers import get_currency_name, get_currency_symbol
 from babel.units import format_unit
 from text_to_num import find_numbers
 
+from gbnf.tools.request_values import named_dates
+
 Order: TypeAlias = Literal["day", "month"]
 """What comes first in 03/04/2026."""
 
@@ -39,6 +41,11 @@ _FUNCTION_WORDS: Final[Mapping[str, str]] = {
     "nl": "de het een en van is op met voor te om uur wij niet aan in we u",
 }
 """Of the languages whose number words are read: "due" is two in Italian only."""
+
+
+FUNCTION_WORDS: Final = frozenset(word for words in _FUNCTION_WORDS.values() for word in words.split()) | {
+    "per", "each", "how", "many", "all", "one", "it",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +81,7 @@ def _units() -> Mapping[str, int]:
         for language, length, count in product(LANGUAGES, lengths, (1, 2, 5)):
             written = format_unit(count, f"duration-{unit}", length, locale=language)
             name = written.strip("0123456789 \u00a0\u202f.").casefold()
-            if name.isalpha():
+            if name.isalpha() and (len(name) > 1 or name == "h"):  # 5 m are meters
                 names.setdefault(name, seconds)
     return names
 
@@ -87,48 +94,89 @@ def _either(names: Iterable[str]) -> str:
 def _dates() -> tuple[re.Pattern[str], ...]:
     day = r"(?P<day>\d{1,2})(?:\s?(?:st|nd|rd|th|er|ère)\b|\s?[º°ª]|\.)?"
     month = rf"(?P<month>{_either(_months())})\b\.?"
-    of = r"[\s\u00a0]*(?:(?:of|de|di|del)[\s\u00a0]+|d['’])?"
+    of = r"[\s\u00a0]{0,3}(?:(?:of|de|di|del)[\s\u00a0]{1,3}|d['’])?"
     year = r"(?P<year>\d{4})\b(?![.,]\d)"
     texts = (
-        r"(?<![\w.,/-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?![\w-])",
+        r"(?<![\w.,/-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?:(?![\w-])|(?=T\d|_))",
         r"(?P<year>\d{4})年(?P<month>\d{1,2})月(?P<day>\d{1,2})日",
         (
             r"(?<![\w.,/-])(?P<first>\d{1,2})(?P<mark>[-/.]) ?(?P<second>\d{1,2})(?P=mark) ?"
             r"(?P<year>\d{4}|\d\d)(?![\w-]|[./]\d)"
         ),
-        rf"(?<![\w.,/-]){day}[-\s\u00a0]*{of}{month}(?:[-,\s\u00a0]*{of}{year})?",
-        rf"\b{month}[\s\u00a0]*{day}(?:,?[\s\u00a0]*(?:of |de )?{year})?(?!\w)",
+        rf"(?<![\w.,/])(?<!\D-){day}[-\s\u00a0]{{0,3}}{of}{month}(?:[-,\s\u00a0]{{0,3}}{of}{year})?",
+        rf"\b{month}[\s\u00a0]{{0,3}}{day}(?:,?[\s\u00a0]{{0,3}}(?:of |de )?{year})?(?!\w)",
     )
     return tuple(re.compile(text, re.IGNORECASE) for text in texts)
+
+
+DAY_WORD: Final = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:luned|marted|mercoled|gioved|venerd)[iì]|sabato|domenica"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche"
+    r"|tomorrow|yesterday|domani|ieri|morgen|gestern|demain|hier|mañana|ayer|next (?:week|month|year))\b",
+    re.IGNORECASE,
+)
+"""Words for days, which may be in no date that is read."""
 
 
 def date_spans(text: str, today: date, order: Order | None = None) -> list[Span]:
     """Return the dates of a text, as 2026-03-05.
 
     The order of day and month in numbers is that of a date of the text that has only one, else the day is
-    first, if `order` is None. A date without a year is in the year of the others, if they have the same one,
-    else it is the next one.
+    first, except beside dollars, if `order` is None. A date without a year is in the year of the others, if
+    they have the same one, which is near, else it is the nearest one. Of "5 to 8 March", the first is one,
+    too. Days of the week, and words such as tomorrow, count from today.
     """
+    text = text[:LONGEST]
     matches: dict[tuple[int, int], re.Match[str]] = {}
-    matching = chain.from_iterable(pattern.finditer(text[:LONGEST]) for pattern in _dates())
+    matching = chain.from_iterable(pattern.finditer(text) for pattern in _dates())
     for match in islice(matching, MOST):
         if not any(start < match.end() and match.start() < end for start, end in matches):
             matches[match.span()] = match
-    first = _order([match for match in matches.values() if "first" in match.groupdict()], order)
+    numeric = [match for match in matches.values() if "first" in match.groupdict()]
+    first = _order(numeric, "month" if order is None and "$" in text else order)
     years = {_year(match["year"]) for match in matches.values() if match["year"]}
+    shared = years.pop() if len(years) == 1 else None
     found = []
     for (start, end), match in matches.items():
         if "first" in match.groupdict():
             day, month = (int(match[part]) for part in ("first", "second")[:: 1 if first == "day" else -1])
         else:
             day, name = int(match["day"]), match["month"].casefold()
-            month = int(name) if name.isdigit() else _months()[name]
-        year = _year(match["year"]) if match["year"] else next(iter(years)) if len(years) == 1 else None
-        with suppress(ValueError):
-            if year is None:
-                year = today.year + (date(today.year, month, day) < today)
-            found.append(Span(start, end, str(date(year, month, day))))
-    return sorted(found)
+            month = int(name) if name.isdigit() else _months().get(name, 0)
+        begun = _RANGE.search(text[max(start - 20, 0) : start])  # 5 to 8 March
+        days = [(start, day), *([(start - len(begun[0]), int(begun["day"]))] if begun else [])]
+        for at, day_of_month in days:
+            with suppress(ValueError):
+                given = _year(match["year"]) if match["year"] else None
+                year = given or _nearest_year(today, month, day_of_month, shared)
+                found.append(Span(at, end if at == start else start, str(date(year, month, day_of_month))))
+    return sorted([*found, *_relative_dates(text, today, found)])
+
+
+_RANGE: Final = re.compile(
+    r"(?<![\w.,/:-])(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?\s?"
+    r"(?:-|–|to|until|and|al|all['’]|e|bis|und|au|et|a|y|tot|en)\s?$"
+)
+_WEEKDAY: Final = re.compile(r"[\s,(]{0,3}")
+
+
+def _nearest_year(today: date, month: int, day: int, shared: int | None) -> int:
+    """Return the year of a date: that of other dates, if it is near, else that of the nearest one."""
+    if shared is not None and abs(shared - today.year) <= 1:
+        return shared
+    years = (today.year - 1, today.year, today.year + 1)
+    return min(years, key=lambda year: abs(date(year, month, day) - today))
+
+
+def _relative_dates(text: str, today: date, found: Sequence[Span]) -> Iterator[Span]:
+    """Yield the days that words name, but for a day of the week beside its date."""
+    for word, day in named_dates(text, today).items():
+        if any(digit.isdigit() for digit in word):
+            continue
+        start = text.find(word)
+        around = (span for span in found if _WEEKDAY.fullmatch(text, start + len(word), span.start))
+        if next(around, None) is None and not _is_inside((start, start + len(word)), found):
+            yield Span(start, start + len(word), str(day))
 
 
 def _year(digits: str) -> int:
@@ -143,12 +191,15 @@ def _order(numeric: Sequence[re.Match[str]], order: Order | None) -> Order:
 
 _AT: Final = r"(?:at|alle|ore|um|à|a las|às|om|kl\.?|klockan)"
 _CLOCK: Final = r"(?:Uhr|uur|o['’]clock)\b"
-_HOUR: Final = r"(?<![\d.,:/-])(?P<hour>[01]?\d|2[0-3])"
+_HOUR: Final = r"(?<![\d.,:/])(?<!\D-)(?P<hour>[01]?\d|2[0-3])"
 _MINUTE: Final = r"(?P<minute>[0-5]\d)"
 _SECOND: Final = r"(?::(?P<second>[0-5]\d))?"
 _HALF: Final = r"\s?(?P<half>[ap])\.?\s?m\b"
-_COUNTS: Final = r"[\w%]|[.,:/-]\d|\s?[€$£%]|\s\w+\s?\d"
-"""What after a number says that it counts something."""
+_ALONE: Final = (
+    r"(?=\s*(?:$|[;!?)\n]|[.,](?!\d)|(?:and|on|in|tomorrow|today|tonight|for|with|e|il|di|del|domani|per|con"
+    r"|und|am|mit|et|le|du|pour|avec|y|el|de|para|op|met)\b))"
+)
+"""What follows an hour that counts nothing: "at 20 euros" is none."""
 _TIMES: Final = tuple(
     re.compile(text, re.IGNORECASE)
     for text in (
@@ -156,8 +207,8 @@ _TIMES: Final = tuple(
         rf"{_HOUR}:{_MINUTE}{_SECOND}(?![\d:])",
         rf"{_HOUR}\s?h(?:\s?{_MINUTE})?(?!\w)",
         rf"(?<![\d.,:/-])(?P<hour>1[0-2]|[1-9]){_HALF}",
-        rf"\b(?P<at>{_AT}) (?P<hour>[01]?\d|2[0-3])(?:\.{_MINUTE})?(?:\s?{_CLOCK}|(?!{_COUNTS}))",
-        rf"{_HOUR}(?:\.{_MINUTE})?\s?{_CLOCK}",
+        rf"\b(?P<at>{_AT}) (?P<hour>[01]?\d|2[0-3])(?:\.{_MINUTE})?(?:\s?{_CLOCK}|{_ALONE})",
+        rf"{_HOUR}(?:\.(?P<before>[0-5]\d))?\s?{_CLOCK}(?:\s{_MINUTE}(?!\d))?",
         r"\b(?P<noon>noon|midday|midnight|mezzogiorno|mezzanotte)\b",
     )
 )
@@ -187,8 +238,9 @@ _SPOKEN: Final[tuple[tuple[str, str, int], ...]] = (
 )
 """Times as they are spoken, by language: the minutes from the hour that is named."""
 _LATER: Final = re.compile(
-    r"[\s,]{1,2}(?:in the (?:afternoon|evening)|at night|del pomeriggio|di sera|nachmittags|abends|am abend"
-    r"|de l['’]après-midi|du soir|de la (?:tarde|noche)|da (?:tarde|noite)|['’]s (?:middags|avonds))\b",
+    r"[\s,]{1,2}(?:p\.?m\b|tonight|(?:in the|this) (?:afternoon|evening)|at night|stasera|del pomeriggio"
+    r"|di sera|nachmittags|abends|am abend|de l['’]après-midi|du soir|de la (?:tarde|noche)"
+    r"|da (?:tarde|noite)|['’]s (?:middags|avonds))\b",
     re.IGNORECASE,
 )
 
@@ -225,16 +277,17 @@ def time_spans(text: str) -> list[Span]:
         else:
             hour, half = int(match["hour"]), (groups.get("half") or "").casefold()
             hour = hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour
-            value = f"{hour:02}:{int(groups.get('minute') or 0):02}"
+            hour += 12 * (not half and 0 < hour < 12 and _LATER.match(text, match.end()) is not None)
+            value = f"{hour:02}:{int(groups.get('minute') or groups.get('before') or 0):02}"
             value += f":{groups['second']}" if groups.get("second") else ""
         found[start, match.end()] = Span(start, match.end(), value)
     return sorted(found.values())
 
 
 _NUMBER: Final = re.compile(
-    r"(?<![\w.,:/-])(?P<sign>[-−](?=[\d$€£]))?(?:[$€£¥]\s?)?"
+    r"(?<![\w.,/-])(?<!\d:)(?P<sign>[-−](?=[\d$€£]))?(?:[$€£¥]\s?|(?:EUR|USD|GBP|CHF))?"
     r"(?P<digits>\d{1,3}(?:(?P<mark>[.,'’\u00a0\u202f ])\d{3})(?:(?P=mark)\d{3})*(?:[.,]\d{1,4})?(?!\d)"
-    r"|\d+(?:[.,]\d+)?)(?![.,:/-]?\d|[-/]\w|\.[^\W\d])"
+    r"|\d+(?:[.,]\d+)?)(?![.,:/-]?\d|\.[^\W\d])"
 )
 
 
@@ -243,7 +296,15 @@ _PHONE: Final = re.compile(
     r"|\b(?:tel|phone|fax|call|mobile?|cell)\b\D{0,9}[\d (][\d /().-]{5,}\d",
     re.IGNORECASE,
 )
-_MOST_DIGITS: Final = 24
+_SCALES: Final = (
+    (3, ("k", "thousand", "mila", "mille", "tausend", "tsd", "mil", "duizend")),
+    (6, ("million", "millions", "mio", "mln", "milioni", "milione", "millionen", "millones", "miljoen")),
+    (9, ("billion", "billions", "bn", "mrd", "miliardi", "milliarden", "milliards", "miljard")),
+)
+_SCALED: Final = re.compile(
+    rf"\s?({'|'.join(word for _, words in _SCALES for word in words)})\b\.?", re.IGNORECASE
+)
+_MOST_DIGITS: Final = 15
 _LONGEST_GROUPED: Final = len("10 000 000")
 
 
@@ -267,7 +328,12 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
             continue
         sign = -1 if match["sign"] else 1
         values = _readings(digits, comma=comma or is_price, point=point or is_price)
-        found += [Span(start, end, sign * value) for value in values]
+        scaled = _SCALED.match(text, end)
+        scale = (
+            10 ** next(power for power, words in _SCALES if scaled[1].casefold() in words) if scaled else 1
+        )
+        end = scaled.end() if scaled else end
+        found += [Span(start, end, _number(float(sign * value * scale))) for value in values]
     words = (span for span in _word_numbers(text, _languages(text)))
     return sorted([*found, *(span for span in words if not _is_inside((span.start, span.end), others))])
 
@@ -342,6 +408,7 @@ _PARTS: Final = (
     (r"(?:a )?quarter of an hour|un quarto d['’]ora|un quart d['’]heure|eine Viertelstunde", 900),
     (r"(?:an )?hour and a half|un['’ ]ora e mezz[ao]|anderthalb Stunden|anderhalf uur", 5400),
 )
+_LONGEST_COUNT: Final = 100_000
 _ONE: Final = re.compile(r"\b(?:an|una?|une|eine[rn]?|een|uma)\b|\bun(?=['’])", re.IGNORECASE)
 _JOINED: Final = re.compile(r"[\s,]*(?:and |e |und |et |y |en )?")
 
@@ -363,7 +430,9 @@ def duration_spans(text: str) -> list[Span]:
         match = unit.match(text, end)
         if match is None or _is_inside((counts[end].start, match.end()), found):
             continue
-        start, stop, size = counts[end].start, match.end(), _units()[match["unit"].casefold()]
+        if abs(counts[end].value) > _LONGEST_COUNT:
+            continue
+        start, stop, size = counts[end].start, match.end(), _units().get(match["unit"].casefold(), 0)
         seconds = counts[end].value * size
         for share, part in _SHARES:
             if after := re.compile(rf" {share}\b", re.IGNORECASE).match(text, stop):
@@ -443,7 +512,7 @@ def _is_inside(span: tuple[int, int], others: Sequence[Span]) -> bool:
 
 def iso_duration(seconds: float) -> str:
     """Return a duration as ISO 8601 has it: PT1H30M."""
-    whole = timedelta(seconds=seconds)
+    whole = timedelta(seconds=round(seconds))
     hours, rest = divmod(whole.seconds, 3600)
     clock = "".join(
         f"{count}{sign}" for count, sign in ((hours, "H"), (rest // 60, "M"), (rest % 60, "S")) if count

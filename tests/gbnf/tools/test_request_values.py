@@ -175,3 +175,7 @@ def test_hostile_requests_take_linear_work(unit: str) -> None:
     assert evidence is not None
     assert len(evidence.phrases) <= 200
     assert is_covered(request, [{"name": "t", "arguments": {"y": request}}])
+
+
+def test_a_month_in_other_letters_is_none() -> None:
+    assert named_dates("on 5 Apr\u0131l 2026", TODAY) == {}  # a dotless i, which is no i without case

@@ -7,7 +7,7 @@ import json
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from gbnf.tools import Tool
 from gbnf_server import Extraction, Extractor, InProcess, extract_many
 from gbnf_server.planner.extraction import _Target
 from gbnf_server.planner.span_values import taken_spans, with_spans
+from support.by_hand import completion, drive_by_hand, resolved
 from support.effort import scaled
 from support.models import make_model
 
@@ -105,6 +106,71 @@ def test_only_values_of_the_text_are_possible(
 )
 def test_fields_take_what_fits_them(text: str, fields: dict[str, Any], is_possible: bool) -> None:
     assert possible(Bill, text, **bill(issued="2026-03-03", total=76.5, **fields)) == is_possible
+
+
+class Loose(BaseModel):
+    level: int | str = 1
+    ret: dt.date | Literal["tbc"] = "tbc"
+    stars: int = Field(3, ge=1, le=5)
+    urgency: Literal[1, 2, 3] = 1
+    year: int | None = None
+    price: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value", "is_possible"),
+    [
+        ("Level: high, 3 items", "level", "high", True),
+        ("back on 5 March 2026, or to be confirmed", "ret", "tbc", True),
+        ("broke after 2 days", "stars", 1, True),
+        ("down for 2 hours", "urgency", 3, True),
+        ("from 5 March 2026, 120 minutes", "year", 2026, True),
+        ("from 5 March 2026, for 120 minutes", "price", 120, False),  # which is no amount
+        ("from 5 March 2026", "price", None, True),
+        ("sold at 20 euros each", "price", 20, True),
+        ("sold at 20 euros each", "price", 2, False),
+    ],
+)
+def test_what_may_be_something_else_is_left_to_the_model(
+    text: str, field: str, value: Any, is_possible: bool
+) -> None:
+    given = dict.fromkeys(("year", "price")) | {field: value}
+    order = [name for name in Loose.model_fields if name in given]
+    assert possible(Loose, text, **{name: given[name] for name in order}) == is_possible
+
+
+@pytest.mark.parametrize("type_", [["string", "null"], None])
+def test_null_stays_possible_however_a_schema_allows_it(type_: Any) -> None:
+    day = {"type": "string", "format": "date"}
+    end = {"type": type_, "format": "date"} if type_ else {"oneOf": [day, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"start": day, "end": end}, "required": ["start"]}
+    text = "The contract starts on 5 March 2026, no end date."
+    assert possible(schema, text, start="2026-03-05", end=None)
+    assert not possible(schema, text, start="2026-03-06", end=None)
+
+
+def test_a_date_that_is_not_read_may_be_written() -> None:
+    assert possible(
+        Bill, "Paid £7 on 3 March 2026, due the 5/4", **bill(issued="2026-03-03", total=7, due=None)
+    )
+    assert possible(Node, "4 euro, about 5/4", value={"total": 4, "day": "2026-04-05"})
+
+
+def test_a_type_that_needs_more_than_a_text_has_is_left_to_the_model() -> None:
+    days = {
+        "type": "array",
+        "items": {"type": "string", "format": "date"},
+        "minItems": 2,
+        "uniqueItems": True,
+    }
+    schema = {"type": "object", "properties": {"days": days}, "required": ["days"]}
+    driven = drive_by_hand(
+        [_Target.of(schema, "").tool],
+        [completion(json.dumps({"name": "value", "arguments": {"days": ["2026-03-05", "2026-03-06"]}}))],
+        query="on 5 March 2026 and the day after",
+        options=resolved(spans=True, required=("value",), terminal=("value",), property_order="declared"),
+    )
+    assert driven.run.outcome == "answered"
 
 
 def test_what_a_text_does_not_have_is_left_to_the_model() -> None:
