@@ -144,7 +144,7 @@ def _rows(file: str, content: str, column: str) -> list[_Text]:
     rows = csv.DictReader(
         io.StringIO(content, newline=""), restkey=_REST, restval="", delimiter=delimiter, strict=True
     )
-    csv.field_size_limit(len(content) + 1)
+    csv.field_size_limit(max(csv.field_size_limit(), len(content) + 1))
     try:
         names = list(rows.fieldnames or ())
         if twice := next((each for each in names if names.count(each) > 1), None):
