@@ -11,7 +11,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -65,6 +65,9 @@ def extract(
     no_spans: Annotated[
         bool, "Allow dates, times, durations and numbers that the text does not have, such as sums."
     ] = False,
+    date_order: Annotated[
+        Literal["day", "month"] | None, "What comes first in 03/04/2026. Default: as the text says."
+    ] = None,
     source: ModelSource,
     sampling: SamplingOptions,
     quiet: QuietOption = False,
@@ -93,7 +96,16 @@ def extract(
     input_files.check_one_stdin(schema, *given)
     texts = _texts(given, column)
     with interruptible("run the same command again to continue" if output else ""):
-        opened = _opened(source, schema, sampling, concurrency, instructions, attempts, spans=not no_spans)
+        opened = _opened(
+            source,
+            schema,
+            sampling,
+            concurrency,
+            instructions,
+            attempts,
+            spans=not no_spans,
+            date_order=date_order,
+        )
         with opened as extractor:
             for finding in extractor.findings:
                 say(escape_line(str(finding)), "checked afterwards")
@@ -177,6 +189,7 @@ def _opened(
     attempts: int = 3,
     *,
     spans: bool,
+    date_order: Literal["day", "month"] | None = None,
 ) -> Iterator[Extractor[Any]]:
     """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
     from gbnf_server.planner.extraction import Extractor
@@ -193,6 +206,7 @@ def _opened(
                 temperature=sampling.temperature,
                 seed=sampling.seed,
                 spans=spans,
+                date_order=date_order,
             )
         except (SchemaError, ManifestError) as error:
             raise InputError(f"{input_files.source_name(schema)}: {error}") from None

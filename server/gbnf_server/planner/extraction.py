@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Generic, TypeAlias, TypedDict, Unpack, get_origin, overload
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_origin, overload
 
 from typing_extensions import TypeVar
 
@@ -125,7 +125,8 @@ class Extractor(Generic[T]):
 
     `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
     how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. `spans`: dates, times,
-    durations and numbers are those that the text has, where it has some. Raises
+    durations and numbers are those that the text has, where it has some; `date_order`: what comes first in
+    03/04/2026, by default as the text says. Raises
     InvalidArgumentError for a type without a JSON Schema, SchemaError for a schema that no value satisfies,
     and what opening the model raises.
     """
@@ -142,6 +143,7 @@ class Extractor(Generic[T]):
         temperature: float = 0.0,
         seed: int = 0,
         spans: bool = True,
+        date_order: Literal["day", "month"] | None = None,
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
@@ -167,14 +169,15 @@ class Extractor(Generic[T]):
             probabilities=self._backend.info().gives_logprobs,
             property_order="declared",
             spans=spans,
+            date_order=date_order,
         )
-        self._spans = spans
+        self._spans, self._order = spans, date_order
         #: Whether a value is no object with fields, so that it has the field "value" in a table.
         self.is_wrapped = self._target.is_wrapped
         #: The names of the fields of a value.
         self.fields = tuple(tool.args["properties"])
         self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
-        settings = attempts, max_tokens, temperature, seed, spans, self._backend.name
+        settings = attempts, max_tokens, temperature, seed, spans, date_order, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
@@ -259,7 +262,8 @@ class Extractor(Generic[T]):
             tried = f"no valid value after {len(attempts)} attempts; the last: " if attempts else ""
             return {"error": f"{tried}{problem}", "attempts": attempts}
         json_value = self._target.given(last.call["arguments"])
-        spans = self._spans and taken_spans(json_value, self._target.schema, run.query, run.started_at.date())
+        known = self._target.schema, run.query, run.started_at.date(), self._order
+        spans = self._spans and taken_spans(json_value, *known)
         return {
             "json": json_value,
             "spans": spans or {},
@@ -295,6 +299,7 @@ class Options(TypedDict, total=False):
     temperature: float
     seed: int
     spans: bool
+    date_order: Literal["day", "month"] | None
 
 
 @overload

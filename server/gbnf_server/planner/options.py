@@ -89,6 +89,7 @@ class PlannerOptions:
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
         spans: constrain dates, times, durations and numbers to those that the request has, where it has some
             (`gbnf_server.planner.span_values`), with grammars in GBNF; the default of `extract`.
+        date_order: what comes first in 03/04/2026, for `spans`; by default as the text says.
         filter: if off, every step offers all tools, whatever the request.
         hints: what helps small models: which tools and arguments they are offered, which tool fits best, and
             when they have to answer. Without, they are asked like large ones.
@@ -119,6 +120,7 @@ class PlannerOptions:
     probabilities: bool = False
     confirm_below: float = 0.0
     spans: bool = False
+    date_order: Literal["day", "month"] | None = None
     filter: bool = True
     hints: bool = True
 

@@ -22,6 +22,7 @@ from gbnf_server.planner.spans import (
     DAY_WORD,
     FUNCTION_WORDS,
     LONGEST,
+    Order,
     Span,
     currency_spans,
     date_spans,
@@ -94,16 +95,17 @@ _LONGEST_ABBREVIATION: Final = len("Prof.")
 
 @dataclass(frozen=True)
 class TextSpans:
-    """The spans of one text. `today`: for dates without a year; `definitions`: the `$defs` of the schema."""
+    """The spans of one text. `today`, `order`: see `date_spans`; `definitions`: the `$defs` of the schema."""
 
     text: str
     today: date
     definitions: Mapping[str, Any]
+    order: Order | None = None
 
     @cached_property
     def dates(self) -> list[Span]:
         """The dates of the text."""
-        return date_spans(self.text, self.today)
+        return date_spans(self.text, self.today, self.order)
 
     @cached_property
     def times(self) -> list[Span]:
@@ -278,9 +280,9 @@ def _overlaps(span: Span, others: list[Span]) -> bool:
     return any(other.start < span.end and span.start < other.end for other in others)
 
 
-def with_spans(tool: Tool, text: str, today: date) -> Tool:
+def with_spans(tool: Tool, text: str, today: date, order: Order | None = None) -> Tool:
     """Return a tool whose arguments are values that a text has, where it has some for them."""
-    restriction = _restriction(tool.args, TextSpans(text, today, _definitions(tool.args)))
+    restriction = _restriction(tool.args, TextSpans(text, today, _definitions(tool.args), order))
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), restriction]})
 
 
@@ -347,9 +349,11 @@ def _resolved(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return schema
 
 
-def taken_spans(value: Any, schema: Any, text: str, today: date) -> dict[str, str]:
+def taken_spans(
+    value: Any, schema: Any, text: str, today: date, order: Order | None = None
+) -> dict[str, str]:
     """Return the text of the span that each value was read from, by JSON Pointer: the first that fits."""
-    spans, taken = TextSpans(text, today, _definitions(schema)), dict[str, str]()
+    spans, taken = TextSpans(text, today, _definitions(schema), order), dict[str, str]()
 
     def visit(value: Any, schema: Any, name: str, pointer: str) -> None:
         schema = _resolved(schema, spans.definitions)

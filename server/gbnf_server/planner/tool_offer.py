@@ -201,8 +201,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if options.spans and options.dialect == "gbnf":
         from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415 - it reads the names of CLDR
 
-        day = state.started_at.date()
-        spans = ((tool, with_spans(tool, said(state), day)) for tool in limited)
+        read_as = said(state), state.started_at.date(), options.date_order
+        spans = ((tool, with_spans(tool, *read_as)) for tool in limited)
         # some type may need what its text does not have, such as two dates
         limited = tuple(tool if left_out((each,), steps=refers_to) else each for tool, each in spans)
     repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()

@@ -265,6 +265,13 @@ def test_a_model_of_random_weights_takes_values_of_the_text(model: InProcess, tm
     assert first == again != {}
 
 
+def test_the_order_of_day_and_month_may_be_asked_for(model: InProcess) -> None:
+    for order, day in ((None, dt.date(2026, 4, 3)), ("month", dt.date(2026, 3, 4))):
+        found = Extractor(dt.date, model, date_order=order, temperature=2.0).extract("on 03/04/2026")
+        assert found.value == day
+        assert found.spans == {"": "03/04/2026"}
+
+
 def test_spans_can_be_turned_off(model: InProcess) -> None:
     text = "Nothing is said of the year; 3/4/2026 is a date."
     free = (Extractor(dt.date, model, spans=False, seed=seed, temperature=2.0) for seed in range(4))
