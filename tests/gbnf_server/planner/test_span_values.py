@@ -266,7 +266,8 @@ def test_a_model_of_random_weights_takes_values_of_the_text(model: InProcess, tm
 
 
 def test_the_order_of_day_and_month_may_be_asked_for(model: InProcess) -> None:
-    for order, day in ((None, dt.date(2026, 4, 3)), ("month", dt.date(2026, 3, 4))):
+    orders: tuple[Literal["month"] | None, ...] = (None, "month")
+    for order, day in zip(orders, (dt.date(2026, 4, 3), dt.date(2026, 3, 4)), strict=True):
         found = Extractor(dt.date, model, date_order=order, temperature=2.0).extract("on 03/04/2026")
         assert found.value == day
         assert found.spans == {"": "03/04/2026"}
