@@ -142,7 +142,10 @@ class TextSpans:
         ]
 
     def counts(self, described: str, *, is_whole: bool, may_be_null: bool) -> list[Span] | None:
-        """Return the numbers that a field may take: with its unit or name after, or else amounts."""
+        """Return the numbers that a field may take: with its unit or name after, or else amounts.
+
+        None if it may have any: the text has only amounts and durations, and may say it in other words.
+        """
         words = [word for word in re.findall(r"[^\W\d_]+", described) if word not in FUNCTION_WORDS]
         units = [word for word in words if _MEASURES.fullmatch(word)]
         if counted := [span for span in self.numbers if self._is_counted(span, words)]:
@@ -155,7 +158,7 @@ class TextSpans:
         ]
         if (units or not others) and may_be_null:
             return []
-        return others or self.numbers
+        return others or None
 
     def _is_counted(self, span: Span, words: Sequence[str]) -> bool:
         """Return whether the word after a number is one of the words, or begins like it."""

@@ -113,6 +113,7 @@ class Loose(BaseModel):
     ret: dt.date | Literal["tbc"] = "tbc"
     stars: int = Field(3, ge=1, le=5)
     urgency: Literal[1, 2, 3] = 1
+    count: int = 0
     year: int | None = None
     price: float | None = None
 
@@ -123,6 +124,8 @@ class Loose(BaseModel):
         ("Level: high, 3 items", "level", "high", True),
         ("back on 5 March 2026, or to be confirmed", "ret", "tbc", True),
         ("broke after 2 days", "stars", 1, True),
+        ("broke after 2 days, and cost 9 euro", "count", 5, True),
+        ("broke after 2 days, 3 of them", "count", 5, False),
         ("down for 2 hours", "urgency", 3, True),
         ("from 5 March 2026, 120 minutes", "year", 2026, True),
         ("from 5 March 2026, for 120 minutes", "price", 120, False),  # which is no amount
