@@ -133,13 +133,15 @@ def date_spans(text: str, today: date, order: Order | None = None) -> list[Span]
         if not any(start < match.end() and match.start() < end for start, end in matches):
             matches[match.span()] = match
     numeric = [match for match in matches.values() if "first" in match.groupdict()]
-    first = _order(numeric, "month" if order is None and "$" in text else order)
+    first = order or _order(numeric, text)
     years = {_year(match["year"]) for match in matches.values() if match["year"]}
     shared = years.pop() if len(years) == 1 else None
     found = []
     for (start, end), match in matches.items():
         if "first" in match.groupdict():
             day, month = (int(match[part]) for part in ("first", "second")[:: 1 if first == "day" else -1])
+            if month > 12 >= day:
+                day, month = month, day
         else:
             day, name = int(match["day"]), match["month"].casefold()
             month = int(name) if name.isdigit() else _months().get(name, 0)
@@ -161,11 +163,17 @@ _WEEKDAY: Final = re.compile(r"[\s,(]{0,3}")
 
 
 def _nearest_year(today: date, month: int, day: int, shared: int | None) -> int:
-    """Return the year of a date: that of other dates, if it is near, else that of the nearest one."""
+    """Return the year of a date: that of other dates, if it is near, else that of the nearest one.
+
+    Raises ValueError if no year has it.
+    """
     if shared is not None and abs(shared - today.year) <= 1:
         return shared
-    years = (today.year - 1, today.year, today.year + 1)
-    return min(years, key=lambda year: abs(date(year, month, day) - today))
+    days = []
+    for year in range(max(today.year - 4, 1), min(today.year + 5, 10_000)):
+        with suppress(ValueError):  # 29 February
+            days.append(date(year, month, day))
+    return min(days, key=lambda each: abs(each - today)).year
 
 
 def _relative_dates(text: str, today: date, found: Sequence[Span]) -> Iterator[Span]:
@@ -183,10 +191,13 @@ def _year(digits: str) -> int:
     return int(digits) if len(digits) > 2 else 2000 + int(digits) - 100 * (int(digits) > 69)
 
 
-def _order(numeric: Sequence[re.Match[str]], order: Order | None) -> Order:
-    if order is None and any(int(match["second"]) > 12 >= int(match["first"]) for match in numeric):
-        return "month"
-    return order or "day"
+def _order(numeric: Sequence[re.Match[str]], text: str) -> Order:
+    """Return what comes first in numeric dates, by those that can be read in one way, or by dollars."""
+    for match in numeric:
+        first, second = int(match["first"]), int(match["second"])
+        if (first > 12) != (second > 12):
+            return "day" if first > 12 else "month"
+    return "month" if "$" in text else "day"
 
 
 _AT: Final = r"(?:at|alle|ore|um|à|a las|às|om|kl\.?|klockan)"

@@ -270,6 +270,7 @@ def test_a_model_of_random_weights_takes_values_of_the_text(model: InProcess, tm
 
 def test_the_order_of_day_and_month_may_be_asked_for(model: InProcess) -> None:
     orders: tuple[Literal["month"] | None, ...] = (None, "month")
+    assert taken_spans("2026-12-25", {"format": "date"}, "25/12/2026", TODAY, "month") == {"": "25/12/2026"}
     for order, day in zip(orders, (dt.date(2026, 4, 3), dt.date(2026, 3, 4)), strict=True):
         found = Extractor(dt.date, model, date_order=order, temperature=2.0).extract("on 03/04/2026")
         assert found.value == day

@@ -118,6 +118,8 @@ def test_a_sentence_without_such_a_value_has_none(text: str) -> None:
         ("tomorrow at 9, or on Friday", ["2026-11-22", "2026-11-27"]),
         ("on Friday 4 September 2026", ["2026-09-04"]),
         ("Due 03/04/2026, total $50", ["2026-03-04"]),  # dollars
+        ("25/12/2026 and 03/04/2026, $50", ["2026-12-25", "2026-04-03"]),
+        ("on 29 February, or 30 February", ["2028-02-29"]),
         ("born 5 March 1980, seen on 12 May", ["1980-03-05", "2027-05-12"]),
         ("we may march for 12 miles in 4 sec", []),
         ("version 1.2.2026.4, 10.0.0.1, room 12/4/1b", []),
