@@ -1,4 +1,4 @@
-"""How do I get a value of my own type from a text, and how sure is the model?
+"""How do I get a value of my own type from a text, where does it stand there, and how sure is the model?
 
 pip install 'gbnf-toolkit[run]' && python examples/typed_extraction.py
 """
@@ -22,7 +22,9 @@ TEXT = "Invoice for Ada Lovelace. Total: 120.50 EUR, to be paid by the end of th
 
 extraction = extract(Invoice, TEXT, model="smollm2")
 print(repr(extraction.value))
-for pointer, probability in extraction.probabilities.items():
+for pointer, span in extraction.spans.items():
+    print(f"{pointer}: {span}")
+for pointer, probability in extraction.probabilities.items():  # of values that had an alternative
     print(f"{pointer}: {probability:.2f}")
 
 choice = choose(["invoice", "order", "complaint"], TEXT, model="smollm2")
