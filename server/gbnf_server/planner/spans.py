@@ -340,11 +340,10 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
         sign = -1 if match["sign"] else 1
         values = _readings(digits, comma=comma or is_price, point=point or is_price)
         scaled = _SCALED.match(text, end)
-        scale = (
-            10 ** next(power for power, words in _SCALES if scaled[1].casefold() in words) if scaled else 1
-        )
-        end = scaled.end() if scaled else end
-        found += [Span(start, end, _number(float(sign * value * scale))) for value in values]
+        word = scaled[1].casefold() if scaled else ""
+        power = next((power for power, known in _SCALES if word in known), 0)
+        end = scaled.end() if scaled and power else end
+        found += [Span(start, end, _number(float(sign * value * 10**power))) for value in values]
     words = (span for span in _word_numbers(text, _languages(text)))
     return sorted([*found, *(span for span in words if not _is_inside((span.start, span.end), others))])
 
@@ -458,21 +457,7 @@ def duration_spans(text: str) -> list[Span]:
 
 
 CURRENCIES: Final = frozenset(
-    (
-        "EUR",
-        "USD",
-        "GBP",
-        "CHF",
-        "JPY",
-        "CNY",
-        "INR",
-        "PLN",
-        "SEK",
-        "NOK",
-        "DKK",
-        "CZK",
-        "BRL",
-    )
+    ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "PLN", "SEK", "NOK", "DKK", "CZK", "BRL")
 )
 
 

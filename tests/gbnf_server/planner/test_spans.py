@@ -166,6 +166,7 @@ def test_times(text: str, times: list[str]) -> None:
         ("$120/night, a 3-bedroom flat", [120, 3]),
         ("Total:120.50 EUR, Qty:2, paid EUR99", [120.5, 2, 99]),
         ("$5 million, 3 mila euro, 2,5 Mio. Euro, €5k", [5_000_000, 3000, 2_500_000, 5000]),
+        ("3 m\u0131la euro", [3]),  # a dotless i, which is no i without case
         ("0102, A-17, 12-14, 3.txt", []),
     ],
 )
