@@ -362,6 +362,35 @@ def with_named_folders(tool: Tool, request: str) -> Tool:
     return _restricted(tool, {name: values for name, values in folders.items() if _is_text(properties[name])})
 
 
+def with_known_addresses(tool: Tool, known: str) -> Tool:
+    """Return a tool whose email addresses are those of `known`, such as the request and the results.
+
+    A text that may also be something else, such as "me", still may. A tool that takes nothing but addresses,
+    of which none is known, takes none: the message would go to an invented one.
+    """
+    named = sorted({match[0] for match in _ADDRESS.finditer(known)})
+    addresses = [*([{"enum": named}] if named else []), {"pattern": "^[^@]*$"}]
+    restrictions: dict[str, Any] = {}
+    for name, schema in tool.args.get("properties", {}).items():
+        if _takes_addresses(schema):
+            restrictions[name] = {"anyOf": addresses}
+        elif isinstance(schema, Mapping) and _takes_addresses(schema.get("items")):
+            restrictions[name] = {"items": {"anyOf": addresses}}
+    return _restricted(tool, restrictions)
+
+
+_ADDRESS: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+")
+
+
+def _takes_addresses(schema: Any) -> bool:
+    """Return whether a text may be an email address, by its format or pattern, but not any text."""
+    if not _is_text(schema) or not {"format", "pattern"} & schema.keys():
+        return False
+    from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
+
+    return not violation(schema, "anna@example.com") and bool(violation(schema, "at home"))
+
+
 def _is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "string"
 

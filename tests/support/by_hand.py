@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from gbnf import Grammar
 from gbnf.errors import GbnfError
-from gbnf.prompts.messages import Image
+from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Effect, Event, ExecuteTool, Run
@@ -91,6 +91,7 @@ def drive_by_hand(
     answers: Iterable[str] = (),
     options: ResolvedOptions | None = None,
     images: tuple[Image, ...] = (),
+    history: tuple[Message, ...] = (),
     hook: Callable[[Event], tuple[str, ...]] = lambda _event: (),
 ) -> Driven:
     """Feed the loop until it returns. Tools reply with `replies`, then with `{}`; approvals default to yes.
@@ -101,7 +102,15 @@ def drive_by_hand(
     results = itertools.chain(replies, itertools.repeat({}))
     said = itertools.chain(approvals, itertools.repeat(True))
     person_answers = itertools.chain(answers, itertools.repeat("whatever"))
-    loop = plan(query, tuple(tools), options or resolved(), turn="turn-1", clock=ticking(), images=images)
+    loop = plan(
+        query,
+        tuple(tools),
+        options or resolved(),
+        turn="turn-1",
+        clock=ticking(),
+        images=images,
+        history=history,
+    )
     requests: list[Effect | Event] = []
     reply: Any = None
     error: GbnfError | None = None

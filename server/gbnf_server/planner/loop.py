@@ -233,7 +233,7 @@ class _Loop(ModelCalls):
         reasoning = accepted.reasoning or step.reasoning
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            if options.is_small_native and looks_like_call(answer) and succeeded(state.steps):
+            if options.is_small_native and succeeded(state.steps) and self._proposes_call(answer):
                 left = unused(self.order.tools, state, options)
                 if not left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
@@ -256,6 +256,12 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _proposes_call(self, text: str) -> bool:
+        """Return whether a text that should be an answer is a call, has one in it, or names a tool to use."""
+        tools = self.order.tools
+        named = proposed_tool(text, tools, tools) is not None
+        return looks_like_call(text) or bool(proposed_calls(text, tools)) or named
 
     def _after_draft(self, draft: str, offer: OfferedTools, whole: OfferedTools) -> OfferedTools:
         """Return what is offered after the draft of an answer: all tools if it calls one of them.

@@ -30,7 +30,14 @@ from gbnf.prompts.messages import (
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import appends, sources, with_entries, with_named_folders, with_values_left
+from gbnf.tools.coverage import (
+    appends,
+    sources,
+    with_entries,
+    with_known_addresses,
+    with_named_folders,
+    with_values_left,
+)
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
@@ -198,6 +205,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         limited = tuple(with_entries(tool, argument, entries) for tool in limited)
     elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
+    unaddressed = limited
+    if options.is_small:
+        written = "\n".join(str(message["content"]) for message in state.history)
+        limited = tuple(with_known_addresses(tool, written) for tool in limited)
     if options.spans and options.dialect == "gbnf":
         from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415 - it reads the names of CLDR
 
@@ -205,7 +216,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)
         # some type may need what its text does not have, such as two dates
         limited = tuple(tool if left_out((each,), steps=refers_to) else each for tool, each in spans)
-    repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if excluded else set()
+    has_fewer = bool(excluded) or limited != unaddressed
+    repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if has_fewer else set()
     repetitions |= {
         tool.name
         for tool in ready
