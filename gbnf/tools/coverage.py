@@ -327,7 +327,8 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         listed = _listed_with(request, value) if is_text else []
         names = (name.removesuffix("'s").removesuffix("’s") for name in names_in(request))
         texts = (*names, *listed) if is_text else numbers
-        left = [text for text in dict.fromkeys(texts) if text not in used] if value in texts else []
+        unused = (text for text in dict.fromkeys(texts) if not _is_used(text, used))
+        left = list(unused) if value in texts else []
         related = [text for text in left if text in listed or _is_related(request, value, text)]
         related = [text for text in related if text in schema.get("enum", related)]
         if related and schema.get("type") in {"string", "integer", "number"}:
@@ -344,6 +345,12 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         "required": list(candidates),
     }
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+
+
+def _is_used(text: str, used: Iterable[str]) -> bool:
+    """Return whether a value has a text of the request: "Sacramento" is in "Sacramento, California"."""
+    words = re.compile(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\d)")
+    return any(words.search(value) for value in used)
 
 
 def with_entries(tool: Tool, argument: str, entries: Sequence[str]) -> Tool:

@@ -453,6 +453,7 @@ VALUE = tool(
     "pay", "rate", "years", pay={"type": "integer"}, rate={"type": "number"}, years={"type": "integer"}
 )
 METAL = tool("metal", metal={"type": "string", "enum": ["gold", "silver", "iron"]}, at={"type": "string"})
+TAX = tool(city={"type": "string"}, state={"type": "string"}, amount={"type": "number"})
 SONGS = "songs of Taylor Swift and Maroon 5, for 20 minutes and 15 minutes"
 
 
@@ -494,6 +495,12 @@ SONGS = "songs of Taylor Swift and Maroon 5, for 20 minutes and 15 minutes"
         (METAL, "the price of gold and tell me why", [{"metal": "gold"}], None),
         (METAL, "the price of gold and tin", [{"metal": "gold"}], None),  # which it does not know
         (METAL, "gold in Rome and Oslo", [{"metal": "gold", "at": "Rome"}], {"at": ["Oslo"]}),
+        (
+            TAX,
+            "the tax of $30.45 in Chicago, Illinois, $52.33 in Sacramento, California and $11 in Portland, Oregon",
+            [{"city": "Sacramento, California", "state": "California", "amount": 52.33}],
+            {"amount": [30.45, 11]},  # Sacramento is no state that is left
+        ),
     ],
 )
 def test_another_call_takes_what_is_listed_with_the_values_of_the_last(
