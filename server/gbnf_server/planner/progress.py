@@ -144,7 +144,7 @@ def _spoken_times(request: str) -> dict[str, str]:
     """Return the times of day that a request has in words."""
     if not _SPOKEN_TIME.search(request):
         return {}
-    from gbnf_server.planner.spans import spoken_times  # noqa: PLC0415 - few requests have them
+    from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415 - few requests have them
 
     return {request[span.start : span.end]: span.value for span in spoken_times(request[:LONGEST_REQUEST])}
 

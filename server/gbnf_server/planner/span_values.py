@@ -1,8 +1,8 @@
 """Values of a schema that a text has: which spans each field may take, and which one it took.
 
-Dates, times, durations and numbers are those of `gbnf_server.planner.spans`; addresses, telephone numbers and
-codes are copied. A field for which the text has no span stays as it is; one that may be null is required, so
-that it is decided, and not forgotten.
+Dates and times are those of `gbnf_server.planner.text_dates`, durations and numbers those of
+`gbnf_server.planner.text_numbers`; addresses, telephone numbers and codes are copied. A field for which the
+text has no span stays as it is; one that may be null is required, so that it is decided, and not forgotten.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from typing import Any, Final
 from gbnf.schema.models import LOCAL_DATE_TIME, LOCAL_TIME
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
-from gbnf_server.planner.spans import (
+from gbnf_server.planner.text_dates import DAY_WORD, Order, date_spans, time_spans
+from gbnf_server.planner.text_numbers import (
     CURRENCIES,
-    DAY_WORD,
     FUNCTION_WORDS,
     LONGEST,
-    Order,
     Span,
     currency_spans,
-    date_spans,
     duration_spans,
     is_money,
     iso_duration,
     number_spans,
-    time_spans,
 )
 
 MOST: Final = 1500
