@@ -22,6 +22,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias
 
@@ -82,6 +83,9 @@ from gbnf_server.system.errors import (
     ExecutorTimeoutError,
     MalformedTextError,
 )
+
+_MOST_WITHOUT_RESULT = 4
+"""Steps in a row: a small model repeats a call that fails, and refused ones in between, to the last step."""
 
 Planning: TypeAlias = Part[Run]
 """A run in progress: yields effects and events, returns the finished run."""
@@ -184,6 +188,10 @@ class _Loop(ModelCalls):
             return self._exhausted(f"{options.max_steps} steps")
         if self.seconds_left() <= LEAST_SECONDS:
             return self._exhausted(f"{options.max_seconds:g} seconds")
+        without_result = list(takewhile(lambda step: step.result is None, reversed(state.steps)))
+        if options.is_small_native and len(without_result) >= _MOST_WITHOUT_RESULT:
+            error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
+            return state.finish("blocked", self.clock(), error=error)
         state.number += 1
         yield from self.choose_tool(self.order.tools)
         begun = self.clock()

@@ -378,10 +378,14 @@ def _still_needed(
     called = succeeded(state.steps)
     if called:
         left = uncovered(pool, state, options) or ()
-        again = frozenset[str]() if is_covered(said(state), calls_done(state)) else called
-        tools = tuple(
-            tool for tool in tools if tool.run.effect == "read" or tool in left or tool.name in again
-        )
+        values = uncovered_values(said(state), calls_done(state))
+        is_named = any(not value[:1].isdigit() for value in values)
+        again = {
+            tool
+            for tool in tools
+            if tool.name in called and values and (is_named or not tool.run.confirm)  # "3 slots": no mail
+        }
+        tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool in again)
     if not state.steps or state.steps[-1].result is not None:
         return tools
     known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}

@@ -497,7 +497,7 @@ SONGS = "songs of Taylor Swift and Maroon 5, for 20 minutes and 15 minutes"
         (METAL, "gold in Rome and Oslo", [{"metal": "gold", "at": "Rome"}], {"at": ["Oslo"]}),
         (
             TAX,
-            "the tax of $30.45 in Chicago, Illinois, $52.33 in Sacramento, California and $11 in Portland, Oregon",
+            "tax: $30.45 in Chicago, Illinois, $52.33 in Sacramento, California and $11 in Portland, Oregon",
             [{"city": "Sacramento, California", "state": "California", "amount": 52.33}],
             {"amount": [30.45, 11]},  # Sacramento is no state that is left
         ),
