@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf_server.executors import ScriptedPerson
 from gbnf_server.system.errors import ExecutorError
 from support.executors import module, run_of, snapshot, world
 
@@ -208,7 +209,8 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path, files: Any,
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("old")
     (tmp_path / "run.sh").chmod(0o750)
-    run_of("write_files")({"files": [{"path": "run.sh", "content": "new"}]}, world(tmp_path))
+    allows = ScriptedPerson({"allow": True})
+    run_of("write_files")({"files": [{"path": "run.sh", "content": "new"}]}, world(tmp_path, person=allows))
     assert snapshot(tmp_path) == {"run.sh": ("-", 0o750, b"new")}
 
 

@@ -11,12 +11,14 @@ An executor is a file ``executor.py`` beside its manifest:
         ...
 
 It returns a JSON object, whose ``entries`` (strings) later steps may refer to, and raises `ExecutorError`
-with a message for the model. It changes files with `Context.change`; other changes can't be undone.
+with a message for the model. It changes files with `Context.change`, which asks a person before a file is
+written that programs execute by themselves; other changes can't be undone, and nobody is asked.
 """
 
 from __future__ import annotations
 
 from gbnf_server.executors.context import Context
+from gbnf_server.executors.executed_files import is_executed_name
 from gbnf_server.executors.journal import Journal, MakeFolder, Trash, Write
 from gbnf_server.executors.person import (
     AbsentPerson,
@@ -54,6 +56,7 @@ __all__ = [
     "Workspace",
     "Write",
     "check_answer",
+    "is_executed_name",
     "is_text",
     "prepare_executors",
     "run_executor",

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gbnf_server.executors.journal import Change, Journal
-from gbnf_server.executors.person import AbsentPerson, Form, Person, check_answer
+from gbnf.errors import clip
+from gbnf_server.executors.executed_files import is_executed, refusal
+from gbnf_server.executors.journal import Change, Journal, Write
+from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, check_answer
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
+
+_SHOWN = 8000  # characters of a file that programs execute
 
 SETTINGS_PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
@@ -129,10 +133,35 @@ class Context:
         return Journal(self.workspace, self.check_not_ended)
 
     def change(self, *changes: Change) -> None:
-        """Make all of the changes or none, as one operation that can be undone. Raises `ExecutorError`."""
-        journal = self.journal
+        """Make all of the changes or none, as one operation that can be undone. Raises `ExecutorError`.
+
+        A person is asked before a file is written that programs execute (`executed_files`).
+        """
+        journal, approved = self.journal, self._approved(changes)
         with journal.locked():
-            journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None)
+            journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None, approved=approved)
+
+    def _approved(self, changes: Sequence[Change]) -> list[str]:
+        """Return the paths that programs execute, once the person has approved what is written there."""
+        workspace = self.workspace
+        writes = {
+            workspace.relative(workspace.resolve(each.path)): each.data
+            for each in changes
+            if isinstance(each, Write)
+        }
+        executed = [path for path in writes if is_executed(workspace.root, path)]
+        if not executed:
+            return []
+        named = ", ".join(map(repr, executed))
+        texts = [f"{path}:\n{clip(writes[path].decode(errors='replace'), _SHOWN)}" for path in executed]
+        allow = Field("allow", f"Allow it to write {named}, which programs execute?", "yes_no")
+        try:
+            allowed = self.ask(Form("\n".join([f"'{self.tool}' writes", *texts]), (allow,)))["allow"]
+        except ExecutorError as error:
+            raise ExecutorError(f"{refusal(named)}: {error}") from None
+        if not allowed:
+            raise ExecutorError(f"{refusal(named)}, and the person did not")
+        return executed
 
 
 def machine_timezone() -> ZoneInfo:

@@ -22,11 +22,12 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gbnf_server.executors.executed_files import is_executed, refusal
 from gbnf_server.executors.journal_store import (
     JOURNAL_FOLDER,
     MAX_CHANGES,
@@ -109,10 +110,12 @@ class Journal:
         tool: str,
         action: Callable[[], _Value],
         sent: str = "",
+        approved: Container[str] = (),
     ) -> _Value:
         """Make all the changes, then call `action`; if anything fails, roll all of them back.
 
         Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone.
+        `approved`: the link-free paths that may be written though programs execute them (`executed_files`).
         Raises `ExecutorError`, and whatever `action` raises.
         """
         entries = self._records.entries()
@@ -120,7 +123,7 @@ class Journal:
         try:
             staged = [self._stage(operation, index, change) for index, change in enumerate(changes)]
             for change, source in zip(changes, staged, strict=True):
-                self._make(operation, change, source)
+                self._make(operation, change, source, approved)
             if sent:
                 self._step(operation, {"step": "sent", "text": sent})
             result = action()
@@ -242,7 +245,7 @@ class Journal:
                     raise ExecutorError(f"'{path}' is the workspace itself and cannot be deleted")
         return ""
 
-    def _make(self, operation: Operation, change: Change, staged: str) -> None:
+    def _make(self, operation: Operation, change: Change, staged: str, approved: Container[str]) -> None:
         workspace = self._workspace
         try:
             match change:
@@ -252,6 +255,8 @@ class Journal:
                     self._move_to_trash(operation, workspace.relative(workspace.locate(path)))
                 case Write(path, data, new):
                     real = workspace.relative(workspace.resolve(path))
+                    if real not in approved and is_executed(workspace.root, real):
+                        raise ExecutorError(refusal(repr(real)))
                     self._make_folders(operation, real.rpartition("/")[0] or ".")
                     self._replace(operation, real, staged, data, new=new)
         except OSError as error:

@@ -7,7 +7,8 @@ Invariants of a process:
 - Its clock is paused while a person is asked.
 - It gets the common environment variables and settings, and those that its manifest names.
 - No code is loaded from the workspace, which a model writes to: neither as a module, nor by an environment
-  variable with a path in it or relative to it.
+  variable with a path in it or relative to it. Exceptions are the tool's own code, this Python's virtual
+  environment and this package, if they are in the workspace: models write there with approval only.
 - Whatever it does, and whatever it writes to its connection, ends in a result within the limits of its
   manifest, or in an `ExecutorError` of one line. Its author gets more: tracebacks as notes
   (BaseException.add_note), and what it printed from `Context.on_output`.
@@ -361,15 +362,16 @@ class _Child:
 def _import_path(workspace: Path) -> list[str]:
     """Return this process's import path without the workspace, which a model writes to.
 
-    A virtual environment in the workspace, and this package, are kept.
+    A virtual environment in the workspace, and this package, are kept: a model writes nothing there without a
+    person's approval (`executed_files`).
     """
     needed = (Path(sys.prefix), Path(__file__).parents[2])
     paths = dict.fromkeys(Path(path).absolute() for path in sys.path)
     return [
         str(path)
         for path in paths
-        if not path.resolve().is_relative_to(workspace)
-        or (path != workspace and any(path.is_relative_to(place) for place in needed))
+        if not (real := path.resolve()).is_relative_to(workspace)
+        or (real != workspace and any(path.is_relative_to(place) for place in needed))
     ]
 
 

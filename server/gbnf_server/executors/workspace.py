@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -207,7 +208,7 @@ class Workspace:
         if not path.is_relative_to(self.root):
             raise ExecutorError(f"'{relative}' is refused: a symbolic link leads out of the workspace")
         inner = path.relative_to(self.root).parts
-        if any(part.casefold() == STATE_FOLDER for part in inner):
+        if any(plain_name(part) == STATE_FOLDER for part in inner):
             raise ExecutorError(f"'{relative}' is refused: '{STATE_FOLDER}' is reserved for the runtime")
         return path
 
@@ -229,3 +230,11 @@ class Workspace:
 def is_text(name: str) -> bool:
     """Return whether a file name is valid text, so that a model can repeat it."""
     return not has_surrogate(name)
+
+
+def plain_name(name: str) -> str:
+    """Return a name as file systems compare it that ignore case, invisible characters, or dots at the end."""
+    visible = "".join(
+        char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf"
+    )
+    return visible.casefold().partition(":")[0].rstrip(". ") or name

@@ -30,7 +30,7 @@ from referencing import Registry
 from gbnf.errors import clip
 from gbnf.schema.validators import extend_validator
 from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
-from gbnf_server.executors import Context, Write
+from gbnf_server.executors import Context, Write, is_executed_name
 from gbnf_server.system.errors import ExecutorError
 
 FILES_FOLDER = "mcp-files"
@@ -162,7 +162,8 @@ class _Files:
 def _suffix(media_type: str, uri: str) -> str:
     named = PurePosixPath(urlsplit(uri).path).suffix if uri else ""
     suffix = named or mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
-    return suffix if re.fullmatch(r"\.[A-Za-z0-9]{1,8}", suffix) else ".bin"
+    is_usable = re.fullmatch(r"\.[A-Za-z0-9]{1,8}", suffix) and not is_executed_name(f"x{suffix}")
+    return suffix if is_usable else ".bin"
 
 
 def _clip(text: str) -> str:

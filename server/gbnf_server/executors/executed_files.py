@@ -1,0 +1,97 @@
+"""Which files programs execute by themselves, so that a person must approve what a model writes there.
+
+A program loads them because of their name or folder, not because a person names them: start-up files and
+settings of programs, hooks, virtual environments, packages and build files. Programs that exist belong to
+them, too. A new file of another name, such as a script, is executed only by who runs it.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from gbnf_server.executors.workspace import STATE_FOLDER, plain_name
+
+_MARKERS = ("pyvenv.cfg", "manifest.toml")
+"""Files that make their folder a virtual environment, or an executor's."""
+
+_FOLDERS = re.compile(
+    r"\..+|git~\d+|site-packages|dist-packages|python\d+(?:\.\d+)?t?|__pycache__|.*\.(?:dist|egg)-info|"
+    r"node_modules|launch(?:agents|daemons)"
+)
+"""Folders that programs load code from, and hidden ones, with the settings of programs."""
+
+_FILES = re.compile(
+    # Python, its tests and packages
+    r"(?:site|user)customize\..*|conftest\.py|test_.*\.py|.*_test\.py|.*\._?pth|pyvenv\.cfg|.*\.egg-link|"
+    r"(?:setup|noxfile|tasks|fabfile|manage)\.py|setup\.cfg|pyproject\.toml|tox\.ini|pytest\.ini|"
+    r"requirements.*\.txt|.*\.py[cod]|.*\.so(?:\..*)?|.*\.dylib|"
+    # this package
+    r"gbnf\.toml|manifest\.toml|on_request\.toml|executor\.py|.*mcp.*\.json|claude_desktop_config\.json|"
+    # build tools, containers, desktops
+    r"(?:gnu)?makefile|.*\.mk|justfile|taskfile\.ya?ml|cmakelists\.txt|.*\.cmake|sconstruct|wscript|meson\.build|"
+    r"package\.json|.*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\..*|build\.rs|.*\.gradle(?:\.kts)?|pom\.xml|"
+    r"(?:rake|gem|vagrant|jenkins|docker|container|proc|brew)file|.*\.(?:docker|container)file|"
+    r"(?:docker-)?compose.*\.ya?ml|(?:flake|shell|default)\.nix|.*\.(?:desktop|service|command|lnk|bat|cmd)|"
+    r"autorun\.inf|crontab"
+)
+
+_SOURCES = frozenset(
+    ".py .sh .bash .zsh .fish .js .mjs .cjs .ts .rb .pl .lua .php .ps1 .r .jl .tcl .awk".split()  # noqa: SIM905
+)
+"""Suffixes of programs: a new one is executed by who runs it, a changed one also by what already does."""
+
+
+def is_executed_name(path: str) -> bool:
+    """Return whether the names in a relative path say that a program executes the file."""
+    *folders, name = map(plain_name, path.split("/"))
+    packages = [folder for folder in folders[-1:] if name == "__init__.py"] + [name.removesuffix(".py")]
+    return (
+        any(map(_FOLDERS.fullmatch, [*folders, name]))
+        or _FILES.fullmatch(name) is not None
+        or (name.endswith(".py") and any(map(_is_importable, packages)))
+    )
+
+
+def is_executed(root: Path, path: str) -> bool:
+    """Return whether a program executes the file at this path without links in the workspace `root`."""
+    file = root / path
+    inside = [folder for folder in file.parents if folder.is_relative_to(root)]
+    imported = {Path(entry).resolve() for entry in sys.path} - {root}
+    return (
+        is_executed_name(path)
+        or any(folder in imported or _is_marked(folder) for folder in inside)
+        or _is_program(file, root / STATE_FOLDER / ".gitignore")
+    )
+
+
+def refusal(named: str) -> str:
+    """Return the error for files that programs execute, without the person's approval."""
+    return f"{named} is refused: programs execute such files by themselves, so a person must approve it"
+
+
+def _is_marked(folder: Path) -> bool:
+    with suppress(OSError):  # it cannot be read, so the file cannot be written
+        return any((folder / marker).exists() for marker in _MARKERS)
+    return False
+
+
+def _is_importable(module: str) -> bool:
+    """Return whether Python has a module of this name, in whose place it would import the file."""
+    if module in sys.stdlib_module_names:
+        return True
+    spec = PathFinder.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
+def _is_program(file: Path, other: Path) -> bool:
+    """Return whether a file exists, and is a program. `other`: a file that is executable if all files are."""
+    try:
+        mode, usual = file.lstat().st_mode, other.lstat().st_mode if other.exists() else 0
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and (plain_name(file.suffix) in _SOURCES or bool(mode & ~usual & 0o111))
