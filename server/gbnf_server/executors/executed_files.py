@@ -37,7 +37,7 @@ _FILES = re.compile(
     r"package\.json|.*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\..*|build\.rs|.*\.gradle(?:\.kts)?|pom\.xml|"
     r"(?:rake|gem|vagrant|jenkins|docker|container|proc|brew)file|.*\.(?:docker|container)file|"
     r"(?:docker-)?compose.*\.ya?ml|(?:flake|shell|default)\.nix|.*\.(?:desktop|service|command|lnk|bat|cmd)|"
-    r"autorun\.inf|crontab"
+    r"autorun\.inf|crontab|head"  # HEAD: of a bare Git repository, whose configuration names programs
 )
 
 _SOURCES = frozenset(

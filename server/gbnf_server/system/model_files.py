@@ -89,10 +89,22 @@ def download_model(reference: str) -> Path:
         listed = {entry.path: entry.lfs for entry in tree if isinstance(entry, RepoFile)}
         downloaded = []
         for file in choose_files(repo, [*listed], quantization):
+            mark = _unchecked(repo, file)
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
             downloaded.append(Path(hf_hub_download(repo, file)))
             if (lfs := listed[file]) is not None:  # what is small is in Git itself
                 _check_hash(downloaded[-1], lfs.sha256)
+            mark.unlink(missing_ok=True)
     return downloaded[0]
+
+
+def _unchecked(repo: str, file: str) -> Path:
+    """Return the path of a file that exists from before a download until its hash is checked."""
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - as above
+
+    name = hashlib.sha256(f"{repo}/{file}".encode()).hexdigest()
+    return Path(HF_HUB_CACHE) / ".locks" / "gbnf-unchecked" / name
 
 
 def _check_hash(path: Path, listed: str) -> None:
@@ -143,14 +155,18 @@ def _is_safe(file: str) -> bool:
 
 
 def _cached_model(repo: str, quantization: str) -> Path | None:
-    """Return the first file of a model that is in the cache, without a request; None if it is not."""
+    """Return the first file of a model that is in the cache, without a request; None if it is not.
+
+    A download that was killed before its hash was checked does not count.
+    """
     from huggingface_hub import snapshot_download  # noqa: PLC0415
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
 
     try:
         folder = Path(snapshot_download(repo, local_files_only=True))
         listed = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        return folder / choose_files(repo, listed, quantization)[0]
+        files = choose_files(repo, listed, quantization)
+        return None if any(_unchecked(repo, file).exists() for file in files) else folder / files[0]
     except (LocalEntryNotFoundError, ModelLoadError):
         return None
 

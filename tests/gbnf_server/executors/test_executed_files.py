@@ -53,6 +53,7 @@ Makefile rules.mk justfile CMakeLists.txt package.json vite.config.mjs Dockerfil
 .git/hooks/pre-commit .git/config sub/.git/config .venv/bin/activate .venv/x .bashrc .profile .zshenv .envrc
 .ssh/authorized_keys .config/autostart/x.desktop .vscode/tasks.json .github/workflows/ci.yml .mcp.json
 env/lib/site-packages/x.py node_modules/x/index.js Library/LaunchAgents/x.plist x.desktop x.command
+HEAD bare/HEAD
 kept.sh kept.py tool venv/lib/x.txt mine/helper.py
 """.split()  # noqa: SIM905
 """Files that a program executes though nobody names them. The last line: as `space` makes them so."""

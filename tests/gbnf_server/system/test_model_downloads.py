@@ -119,6 +119,29 @@ def test_all_parts_of_a_split_model_and_a_second_time_none(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("repo", ["owner/damaged", "owner/one:Q5_K_S"])
+def test_a_download_that_was_killed_before_its_check_is_checked_later(
+    hub: tuple[str, list[str]], tmp_path: Path, repo: str
+) -> None:
+    url, served = hub
+    killed = "import os\nfrom gbnf_server.system import model_files\n"
+    killed += "model_files._check_hash = lambda *_: os._exit(9)\n" + DOWNLOAD
+    environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", killed, repo], env=environment, check=False)
+    assert done.returncode == 9
+    served.clear()
+    [offline] = download(url, tmp_path, repo, HF_HUB_OFFLINE="1")
+    assert offline.startswith("refused: ")
+    [found] = download(url, tmp_path, repo)
+    if repo == "owner/damaged":
+        assert "is damaged: its SHA-256 is" in found
+    else:
+        assert Path(found).read_bytes() == b"five"
+        assert not served  # it is not downloaded again
+        assert download(url, tmp_path, repo, HF_HUB_OFFLINE="1") == [found]
+
+
+@pytest.mark.slow
 def test_at_a_terminal_there_is_a_progress_bar(hub: tuple[str, list[str]], tmp_path: Path) -> None:
     main, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
