@@ -80,12 +80,14 @@ def continue_supervised(
     os.set_inheritable(connection, False)
     if _LINUX:  # elsewhere, neither are orphans adopted nor does the child end with this process
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = os.fork()
+    supervisor, child = os.getpid(), os.fork()
     if child:
         close_streams()
         _supervise(child, connection, grace_period)
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != supervisor:  # it was killed before
+            os._exit(1)
     os.setsid()
 
 

@@ -123,3 +123,34 @@ def test_descendants_in_sessions_of_their_own_are_found() -> None:
     process.wait()
     kill_descendants(process.pid)  # nobody is there any more
     assert memory_of_descendants(process.pid, 0) == 0
+
+
+# ── supervisors ─────────────────────────────────────────────────────────────────────────────────────────────
+
+KILLED_EARLY = """
+import ctypes, os, signal, socket
+from gbnf_server.system import supervisor
+
+real = ctypes.CDLL(None)
+
+class Library:
+    def prctl(self, option, *arguments):
+        if option == 1:  # PR_SET_PDEATHSIG: the parent ends just before
+            parent = os.getppid()
+            os.kill(parent, signal.SIGKILL)
+            while os.getppid() == parent:
+                pass
+        return real.prctl(option, *arguments)
+
+supervisor.ctypes.CDLL = lambda _: Library()
+connection, other = socket.socketpair()
+supervisor.continue_supervised(connection.fileno(), lambda: None)
+print("survived", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a process does not end with its supervisor")
+def test_a_process_whose_supervisor_is_killed_while_it_starts_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_EARLY], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert done.returncode == -signal.SIGKILL
