@@ -17,6 +17,7 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import select
@@ -26,7 +27,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,7 +65,8 @@ class ForkServer:
         self._requests, theirs = socket.socketpair()
         self._requests.setblocking(False)
         options = map(str, (theirs.fileno(), int(not is_reused())))
-        with theirs:
+        with theirs, ExitStack() as unused:
+            unused.enter_context(self._requests)
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
                 # -P: no module is imported from the current folder
                 [sys.executable, "-P", "-c", _BOOT, *options, *path],
@@ -76,6 +78,7 @@ class ForkServer:
                 env=environment,
                 start_new_session=True,
             )
+            unused.pop_all()
         self._answers: bool | None = None  # not known before the first request
         self.end = weakref.finalize(self, _end, self.process, self._requests)
 
@@ -126,7 +129,11 @@ def is_reused() -> bool:
     """Return whether a fork server serves several calls. It does where pidfd_open(2) identifies processes."""
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:  # another call has the answer
+            raise
+        return False
+    except AttributeError:
         return False
     return True
 

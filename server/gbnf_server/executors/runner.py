@@ -62,6 +62,7 @@ _OUTPUT_READ = 4 * _OUTPUT_KEPT
 _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _WATCH_S = 0.5  # between two checks of its memory
 _STATUS_S = 1.0  # for the supervisor to report how the executor ended
 _PATIENCE_S = 5.0  # for the supervisor to end everything
@@ -188,26 +189,27 @@ class _Child:
 
     def _start(self) -> bool:
         """Have a fork server start the supervisor and the executor's process; return whether it has."""
-        folder = os.open(self._context.workspace.root, os.O_RDONLY | os.O_DIRECTORY)
-        child_in, self._to_child = os.pipe()
-        self._from_child, child_out = os.pipe()
-        self._printed, output = os.pipe()
-        self._connection, theirs = socket.socketpair()
-        self._descriptors.callback(self._connection.close)
-        for descriptor in (self._to_child, self._from_child, self._printed):
-            os.set_blocking(descriptor, False)
-            self._descriptors.callback(os.close, descriptor)
-        given = (child_in, child_out, theirs.detach(), folder, output)
-        try:
+        ours, pipes = self._descriptors, []
+        with ExitStack() as theirs:
+            theirs.callback(os.close, folder := os.open(self._context.workspace.root, _FOLDER))
+            for end in (1, 0, 0):  # which one is ours: each is closed even if no further pipe can be made
+                pipes.append(pipe := os.pipe())
+                ours.callback(os.close, pipe[end])
+                theirs.callback(os.close, pipe[1 - end])
+                os.set_blocking(pipe[end], False)
+            (child_in, self._to_child), (self._from_child, child_out), (self._printed, output) = pipes
+            self._connection, connection = map(ours.enter_context, socket.socketpair())
+            theirs.enter_context(connection)
+            self._selector = ours.enter_context(selectors.DefaultSelector())
             path = _import_path(self._context.workspace.root)
             self._server = fork_server(path, self._environment, output)
-            self._supervisor = self._server.fork(given, self._connection, self._policy.timeout_s or None)
-        finally:
-            for descriptor in given:
-                os.close(descriptor)
-        if self._supervisor and is_reused():
-            self._handle = os.pidfd_open(self._supervisor)
-            self._descriptors.callback(os.close, self._handle)
+            descriptors = (child_in, child_out, connection.fileno(), folder, output)
+            self._supervisor = self._server.fork(
+                descriptors, self._connection, self._policy.timeout_s or None
+            )
+            if self._supervisor and is_reused():
+                ours.callback(os.close, handle := os.pidfd_open(self._supervisor))
+                self._handle = handle
         return self._supervisor > 0
 
     def __exit__(
@@ -229,7 +231,7 @@ class _Child:
         memory = self._policy.memory_mb << 20
         self._pending = start
         watched = time.monotonic() + _WATCH_S if memory else float("inf")
-        with selectors.DefaultSelector() as selector:
+        with self._selector as selector:
             selector.register(self._printed, selectors.EVENT_READ)
             selector.register(self._connection, selectors.EVENT_READ)
             selector.register(self._to_child, selectors.EVENT_WRITE)
