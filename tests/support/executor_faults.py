@@ -1,4 +1,4 @@
-"""An executor whose process does what a drawn schedule says: it changes files, asks, and fails at any point."""
+"""An executor whose process follows a drawn schedule: it changes files, asks, and fails at any point."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def run(arguments, context):
         elif step == "leaves_a_process":
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(90)"], start_new_session=value)
         elif step == "closes":
-            relay = context.person
-            os.close({"its_input": relay._messages, "its_output": relay._pipe, "stdout": sys.stdout}[value].fileno())
+            files = {"its_input": context.person._messages, "its_output": context.person._pipe}
+            os.close(files.get(value, sys.stdout).fileno())
         elif step == "ends":
             ENDS[value]()
         elif step == "ends_in_a_change":

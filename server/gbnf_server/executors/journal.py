@@ -22,6 +22,7 @@ import fcntl
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from gbnf_server.system.errors import ExecutorError
 
 _Value = TypeVar("_Value")
 
+_STEP_S = 0.005  # between two tries to lock
 _STAGING = f"{STATE_FOLDER}/staging"
 _RETENTION = (
     f"only the last {MAX_CHANGES:,} changes are kept, "
@@ -89,12 +91,23 @@ class Journal:
         self._records = JournalStore(workspace)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the workspace, so that what is read is unchanged until it is written. Not reentrant."""
+    def locked(self, *, waits: bool = True) -> Iterator[None]:
+        """Lock the workspace, so that what is read is unchanged until it is written. Not reentrant.
+
+        If another process has locked it, wait as long as changes are allowed, or raise BlockingIOError.
+        """
         with self._workspace.open_folder(STATE_FOLDER) as state:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not waits:
+                        raise
+                self._check()
+                time.sleep(_STEP_S)
             self._check()
             self._make_folders_of_state()
             self._roll_back_killed()
@@ -135,8 +148,8 @@ class Journal:
         return result
 
     def recover(self) -> None:
-        """Roll back the incomplete operation of a killed process."""
-        with self.locked():
+        """Roll back the incomplete operation of a killed process; another process that has locked does so."""
+        with suppress(BlockingIOError), self.locked(waits=False):
             pass
 
     def last_turn(self) -> str | None:

@@ -1,10 +1,15 @@
-"""Whatever fails in the middle of a call: it ends, and files, descriptors and processes are as they should be."""
+"""Whatever fails in the middle of a call: it ends, and leaves whole changes, and nothing open or running."""
 
 from __future__ import annotations
 
-import os
+import fcntl
 import resource
 import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +19,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.executors import ExecutorError, fork_server, run_executor
+from gbnf.tools import RunPolicy, Tool
+from gbnf_server.executors import (
+    Context,
+    ExecutorError,
+    ExecutorTimeoutError,
+    Workspace,
+    Write,
+    fork_server,
+    run_executor,
+)
+from gbnf_server.system.event_loop import run_in_thread
 from support.effort import scaled
 from support.executor_faults import FaultyPerson, executor, may_hang, schedules
 from support.executors import snapshot, world
@@ -39,7 +54,10 @@ def test_a_call_ends_and_leaves_whole_changes_only(schedule: list[tuple[str, Any
             try:
                 assert run_executor(tool, {"schedule": schedule}, context) == {"done": True}
             except ExecutorError as error:
-                assert "\n" not in error.message
+                said = error.message
+            else:
+                said = ""
+        assert "\n" not in said
         assert psutil.Process().num_fds() == descriptors
         if not any("supervisor" in str(value) for _, value in schedule):  # what it started may outlive it
             wait_until(lambda: not running_in(root))
@@ -99,8 +117,39 @@ def test_without_descriptors_a_call_is_an_error_and_nothing_is_lost(free: int, i
         assert fork_server.is_reused() == (sys.platform == "linux")
 
 
+@contextmanager
+def locked_by_another(workspace: Workspace) -> Iterator[None]:
+    with (workspace.state / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_nothing_waits_for_another_process_beyond_the_limit_of_a_call(tmp_path: Path) -> None:
+    """That process has the lock, so that it has rolled back what was incomplete."""
+    context, waiting = world(tmp_path / "space"), executor(tmp_path / "tool", 0.5)
+
+    def change(_arguments: dict[str, Any], context: Context) -> None:
+        try:
+            context.change(Write("late.txt", b""))
+        finally:
+            ended.set()
+
+    run_executor(
+        executor(tmp_path / "tool", 60.0), {"schedule": []}, context
+    )  # what it is forked from starts
+    ended = threading.Event()
+    in_process = Tool("mine", function=change, run=RunPolicy(timeout_s=0.2))
+    with locked_by_another(context.workspace):
+        for tool, arguments in ((waiting, {"schedule": [("changes", 1)]}), (in_process, {})):
+            call = run_in_thread(partial(run_executor, tool, arguments, context))
+            assert wait([call], 20).done
+            assert isinstance(call.exception(), ExecutorTimeoutError)
+        assert ended.wait(20)
+    assert not (tmp_path / "space" / "late.txt").exists()
+
+
 def open_descriptors() -> set[int]:
-    return {int(name) for name in os.listdir("/dev/fd") if Path(f"/dev/fd/{name}").exists()}
+    return {int(each.name) for each in Path("/dev/fd").iterdir() if each.exists()}
 
 
 def free_limit(used: set[int], free: int) -> int:
