@@ -2,9 +2,9 @@
 
 The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
 other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
-After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled; a thread continues,
-but can neither change files through the context nor ask. Its memory, environment and output are this
-process's.
+After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled at its next `await`, or
+does not begin; a thread continues. Neither can begin a change of files through the context or ask, but a
+change that has begun is completed. Its memory, environment, output and import path are this process's.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ class _ThreadedCall:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._context.ended.is_set() and inspect.iscoroutine(value):
+            value.close()  # it has not begun, and the caller's `cancel` may have come before
+        self._context.check_not_ended()
         return await value
 
 

@@ -164,6 +164,27 @@ def test_a_coroutine_is_cancelled_after_its_time(tmp_path: Path) -> None:
     assert cancelled.wait(20)
 
 
+def test_a_coroutine_does_not_begin_after_its_time(tmp_path: Path) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    def function(_arguments: dict[str, Any], _context: Context) -> Any:
+        go.wait()
+        return work()
+
+    threads = threading.enumerate()
+    with pytest.raises(ExecutorTimeoutError):
+        run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
+    [thread] = [each for each in threading.enumerate() if each not in threads]
+    go.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not began.is_set()
+
+
 def test_time_for_an_answer_does_not_count(tmp_path: Path) -> None:
     for timeout_s in limits_s(0.1):
         asking = tool(lambda _arguments, context: context.ask(FORM)["x"], timeout_s=timeout_s)
