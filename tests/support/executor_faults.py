@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
@@ -58,6 +59,7 @@ def run(arguments, context):
     return {"done": True}
 """
 
+_ARGS = {"type": "object", "properties": {"schedule": {"type": "array", "items": {"type": "array"}}}}
 ENDS = ["exits", "is_killed", "kills_its_supervisor", "hangs", "raises", "closes_everything"]
 _steps = st.one_of(
     st.tuples(st.just("changes"), st.integers(0, 3)),
@@ -82,8 +84,20 @@ def executor(folder: Path, timeout_s: float) -> Tool:
     folder.mkdir(exist_ok=True)
     (folder / "executor.py").write_text(_CODE)
     run = {"effect": "write", "timeout_s": timeout_s}
-    mapping = {"name": "faulty", "description": "Faulty.", "args": {"type": "object"}, "run": run}
+    mapping = {"name": "faulty", "description": "Faulty.", "args": _ARGS, "run": run}
     return Tool.from_mapping(mapping, folder / "manifest.toml")
+
+
+def running_in(folder: Path) -> list[psutil.Process]:
+    """The processes that run in a folder or below it."""
+
+    def runs(process: psutil.Process) -> bool:
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE and process.cwd().startswith(str(folder))
+        except psutil.Error:
+            return False
+
+    return [process for process in psutil.process_iter() if runs(process)]
 
 
 class FaultyPerson(AbsentPerson):

@@ -45,9 +45,9 @@ class Context:
     `turn` identifies the run: undo works by turn. `settings` are the ``GBNF_`` variables of the environment;
     an executor sees those that its manifest names, and `COMMON_SETTINGS`. `clock` returns aware times in the
     person's time zone. `secrets` are the credentials that a person typed in this run. `tool` is the name of
-    the executor that runs. Once `ended` is set, an executor can neither change files nor ask. `on_output`
-    gets what its process printed (stdout and stderr), once the call has ended: at most the last 4,000
-    characters.
+    the executor that runs. Once `ended` is set, the call ends: an executor can neither change files nor ask.
+    `on_output` gets what its process printed (stdout and stderr), once the call has ended: at most the last
+    4,000 characters.
     """
 
     workspace: Workspace

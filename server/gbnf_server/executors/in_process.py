@@ -2,9 +2,9 @@
 
 The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
 other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
-After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled at its next `await`, or
-does not begin; a thread continues. Neither can begin a change of files through the context or ask, but a
-change that has begun is completed. Its memory, environment, output and import path are this process's.
+After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled at its next `await`,
+or does not begin; a thread continues. Neither can begin a change of files through the context or ask, but
+a change that has begun is completed. Its memory, environment, output and import path are this process's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gbnf_server.system.event_loop import run_in_thread
 if TYPE_CHECKING:
     from gbnf.tools import Tool
 
-_LONGEST_WAIT_S = 3600.0
+_LONGEST_WAIT_S = 0.5  # until it is seen that the caller has ended the call
 _SHORTEST_WAIT_S = 0.02
 
 
@@ -42,14 +42,15 @@ def call_function(
     given = json.loads(protocol.encode_arguments(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
-    context = replace(context, person=person, ended=threading.Event())
-    call = _ThreadedCall(function, given, context)
+    inner = replace(context, person=person, ended=threading.Event())
+    call = _ThreadedCall(function, given, inner)
     try:
         while not wait([call.done], deadline.wait_s()).done:
+            context.check_not_ended()
             if deadline.is_over():
                 raise ExecutorTimeoutError(tool.name, tool.run.timeout_s, killed=False)
     finally:
-        context.ended.set()
+        inner.ended.set()
         call.cancel()
     error = call.done.exception()
     if error is not None:

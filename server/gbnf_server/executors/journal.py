@@ -91,24 +91,26 @@ class Journal:
         self._records = JournalStore(workspace)
 
     @contextmanager
-    def locked(self, *, waits: bool = True) -> Iterator[None]:
+    def locked(self, *, recovers: bool = False) -> Iterator[None]:
         """Lock the workspace, so that what is read is unchanged until it is written. Not reentrant.
 
-        If another process has locked it, wait as long as changes are allowed, or raise BlockingIOError.
+        If another process has locked it, wait as long as changes are allowed; to recover, changes need not be
+        allowed, and BlockingIOError is raised instead of waiting.
         """
         with self._workspace.open_folder(STATE_FOLDER) as state:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
-            while True:
+            is_locked = False
+            while not is_locked:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
+                    is_locked = True
                 except BlockingIOError:
-                    if not waits:
+                    if recovers:
                         raise
-                self._check()
-                time.sleep(_STEP_S)
-            self._check()
+                    time.sleep(_STEP_S)
+                if not recovers:
+                    self._check()
             self._make_folders_of_state()
             self._roll_back_killed()
             yield
@@ -149,7 +151,7 @@ class Journal:
 
     def recover(self) -> None:
         """Roll back the incomplete operation of a killed process; another process that has locked does so."""
-        with suppress(BlockingIOError), self.locked(waits=False):
+        with suppress(BlockingIOError), self.locked(recovers=True):
             pass
 
     def last_turn(self) -> str | None:

@@ -63,7 +63,7 @@ _LONGEST_ERROR = 2000
 _LAST_WORDS = 300
 _CHUNK = 1 << 16
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_WATCH_S = 0.5  # between two checks of its memory
+_WATCH_S = 0.5  # between two checks of its memory, and of whether the caller has ended the call
 _STATUS_S = 1.0  # for the supervisor to report how the executor ended
 _PATIENCE_S = 5.0  # for the supervisor to end everything
 _ATTEMPTS = 3  # others may kill a fork server
@@ -230,7 +230,7 @@ class _Child:
         """Exchange messages with the executor until it has a result."""
         memory = self._policy.memory_mb << 20
         self._pending = start
-        watched = time.monotonic() + _WATCH_S if memory else float("inf")
+        watched = time.monotonic() + _WATCH_S
         with self._selector as selector:
             selector.register(self._printed, selectors.EVENT_READ)
             selector.register(self._connection, selectors.EVENT_READ)
@@ -240,10 +240,11 @@ class _Child:
                 if now >= self._deadline:
                     raise ExecutorTimeoutError(self._name, self._policy.timeout_s)
                 if now >= watched:
-                    if memory_of_descendants(self._supervisor, memory) > memory:
+                    self._context.check_not_ended()
+                    if memory and memory_of_descendants(self._supervisor, memory) > memory:
                         raise ExecutorError(protocol.out_of_memory(self._name, self._policy.memory_mb))
                     watched = time.monotonic() + _WATCH_S
-                left_s = min(self._deadline - now, watched - now, 3600.0)
+                left_s = min(self._deadline - now, watched - now)
                 ready = {key.fd for key, _ in selector.select(left_s)}
                 if self._printed in ready and not self._capture():
                     selector.unregister(self._printed)

@@ -4,6 +4,7 @@ Invariants:
 
 - A call runs only if `validate_call` accepts it, and, if its tool needs approval, once the person has
   approved this call: through the client (elicitation), or beforehand (`approve_all`).
+- A call that its client cancels changes nothing any more, and has its place until it has ended.
 - What a client sends back of an earlier answer (`requestState`) is sealed, and valid for the same call only.
 - Over HTTP, requests need the API key if there is one; on loopback, the Host and Origin of loopback.
 
@@ -17,7 +18,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -100,18 +104,28 @@ class ToolServer:
             raise MCPError(mcp_types.INVALID_PARAMS, verdict.errors[0])
         if not verdict.ok:
             return _error("; ".join(verdict.errors))
-        context = self._context.for_turn()
+        context = replace(self._context.for_turn(), ended=threading.Event())
         person = _ClientPerson(request, params, tool, context)
         work = partial(run_executor, tool, arguments, replace(context, person=person))
         try:
             if tool.run.confirm and not self._approve_all and not await person.has_approved(arguments):
                 return _error(f"the person did not approve the call of '{tool.name}'; it was not executed")
-            async with self._free:
-                result = await asyncio.wrap_future(run_in_thread(work))
+            await self._free.acquire()
+            running = run_in_thread(work)
+            running.add_done_callback(partial(self._release, asyncio.get_running_loop()))
+            result = await asyncio.wrap_future(running)
         except GbnfError as error:
             return person.question or _error(str(error))
+        finally:
+            context.ended.set()
+            person.close()
         text = json.dumps(result, ensure_ascii=False)
         return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], structured_content=result)
+
+    def _release(self, loop: asyncio.AbstractEventLoop, _running: Future[Any]) -> None:
+        """Free the place of a call once it has ended, which may be after its client has cancelled it."""
+        with suppress(RuntimeError):  # the server has ended before
+            loop.call_soon_threadsafe(self._free.release)
 
 
 class _ClientPerson(Person):
@@ -132,6 +146,7 @@ class _ClientPerson(Person):
         self._loop = asyncio.get_running_loop()
         self._in_rounds = request.protocol_version in MODERN_PROTOCOL_VERSIONS
         self._asked = 0
+        self._question: Future[mcp_types.ElicitResult] | None = None  # that the client is asked now
         self.question: mcp_types.InputRequiredResult | None = None
         state = json.loads(params.request_state) if params.request_state else {}
         responses = (params.input_responses or {}) if state else {}
@@ -172,14 +187,24 @@ class _ClientPerson(Person):
             return form_answers(form, mcp_types.ElicitResult.model_validate(forms[number]), self._context)
         params = form_params(form)
         if not self._in_rounds:
-            result = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop).result()
-            return form_answers(form, result, self._context)
+            self._question = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop)
+            if self._context.ended.is_set():
+                self.close()
+            try:
+                return form_answers(form, self._question.result(), self._context)
+            except CancelledError:
+                raise ExecutorError("the client cancelled the call") from None
         if self._tool.run.effect == "write":
             raise ExecutorError(
                 f"'{self._tool.name}' asks the person in the middle of a change, which this client's "
                 "protocol does not allow; connect with protocol 2025-11-25"
             )
         raise self._ask_first(_FORM, params)
+
+    def close(self) -> None:
+        """Cancel a question that is not answered."""
+        if self._question is not None:
+            self._question.cancel()
 
     def _ask_first(self, key: str, params: mcp_types.ElicitRequestFormParams) -> ExecutorError:
         self.question = mcp_types.InputRequiredResult(

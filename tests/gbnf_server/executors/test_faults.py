@@ -31,7 +31,7 @@ from gbnf_server.executors import (
 )
 from gbnf_server.system.event_loop import run_in_thread
 from support.effort import scaled
-from support.executor_faults import FaultyPerson, executor, may_hang, schedules
+from support.executor_faults import FaultyPerson, executor, may_hang, running_in, schedules
 from support.executors import snapshot, world
 from support.processes import wait_until
 
@@ -72,16 +72,6 @@ def test_a_call_ends_and_leaves_whole_changes_only(schedule: list[tuple[str, Any
         if made:
             context.journal.undo_last_turn("next")
         assert snapshot(root) == before
-
-
-def running_in(folder: Path) -> list[psutil.Process]:
-    def runs(process: psutil.Process) -> bool:
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE and process.cwd().startswith(str(folder))
-        except psutil.Error:
-            return False
-
-    return [process for process in psutil.process_iter() if runs(process)]
 
 
 @settings(max_examples=scaled(60))
