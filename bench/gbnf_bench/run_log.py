@@ -93,8 +93,7 @@ class RunLog:
 
     def append(self, record: RunRecord) -> None:
         """Write a run to the file, and add it to `records`. Raises SetupError."""
-        text = json.dumps(record.to_json(), ensure_ascii=False)
-        value = json.loads(text.encode("utf-8", "replace"))  # a lone surrogate can't be encoded
+        value = json.loads(json.dumps(record.to_json()))
         try:
             self._log.append(value)
         except OSError as error:

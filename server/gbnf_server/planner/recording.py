@@ -271,7 +271,7 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
     def close(self) -> None:
         """Write the file. Raises SetupError."""
         try:
-            with self._part.open("w", encoding="utf-8", errors="replace") as file:
+            with self._part.open("w", encoding="utf-8", errors="backslashreplace") as file:
                 json.dump(self.to_json(), file, ensure_ascii=False)
                 file.write("\n")
             self._part.replace(self._path)

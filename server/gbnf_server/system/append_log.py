@@ -1,7 +1,7 @@
 """An append-only file of JSON values, one per line, that survives any end of the process.
 
 Invariants: appended values are read again, complete and in order; a line that an interruption truncated is
-dropped; two processes never write to one log at the same time.
+dropped, and one that could not be written is removed; two processes never write to one log at the same time.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -38,7 +39,7 @@ class AppendLog(AbstractContextManager["AppendLog"]):
         Raises LogInUseError, LogDamagedError, or OSError if the file cannot be opened.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab+")
+        self._file, self._lock = path.open("ab+", buffering=0), threading.Lock()
         try:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,11 +52,19 @@ class AppendLog(AbstractContextManager["AppendLog"]):
 
     def append(self, value: Any, *, durable: bool = False) -> None:
         """Append a value, which survives the end of the process; with `durable`, also that of the machine."""
-        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        self._file.write(line)  # one write to a file opened for appending: threads cannot mix their lines
-        self._file.flush()
+        # a lone surrogate, which UTF-8 cannot encode, becomes its escape
+        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        with self._lock:
+            file, written = self._file.fileno(), 0
+            before = os.fstat(file).st_size
+            try:
+                while written < len(line):
+                    written += os.write(file, line[written:])
+            except BaseException:  # the disk is full, for example
+                os.ftruncate(file, before)
+                raise
         if durable:
-            os.fsync(self._file.fileno())
+            os.fsync(file)
 
     def clear(self) -> None:
         """Delete all values."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,27 +14,73 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.system.append_log import AppendLog, LogDamagedError
+from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
 
+# Lone surrogates, too, but not pairs of them: as JSON, they are one character.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.sampled_from(["\ud800", "a\udfff"])
 values = st.recursive(
-    st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
-    max_leaves=40,
+    st.none() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=10,
 )
 
 
-@given(written=st.lists(values, max_size=5), left=st.binary(max_size=9))
-def test_what_was_appended_is_read_in_order(
-    written: list[Any], left: bytes, tmp_path_factory: pytest.TempPathFactory
+@given(written=st.lists(values, max_size=4), later=values)
+def test_what_was_appended_is_read_in_order_wherever_a_kill_came(
+    written: list[Any], later: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     with AppendLog(path) as log:
         for value in written:
             log.append(value)
-    with path.open("ab") as file:  # the beginning of a line, as an interruption leaves it
-        file.write(left.replace(b"\n", b""))
+        with pytest.raises(LogInUseError):
+            AppendLog(path)
+    data = path.read_bytes()
+    data.decode()
+    for kept in range(len(data) + 1):
+        path.write_bytes(data[:kept])
+        whole = written[: data[:kept].count(b"\n")]
+        with AppendLog(path) as log:
+            assert log.values == whole
+            log.append(later)
+        with AppendLog(path) as log:
+            assert log.values == [*whole, later]
+
+
+@given(appended=st.lists(st.tuples(values, st.none() | st.integers(0, 20)), min_size=1, max_size=5))
+def test_what_did_not_fit_on_the_disk_was_not_appended(
+    appended: list[tuple[Any, int | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With each value, the number of bytes after which the disk is full."""
+    path, written = tmp_path_factory.mktemp("log") / "log", []
+    with AppendLog(path) as log:
+        for value, space in appended:
+            with full_after(space):
+                try:
+                    log.append(value)
+                except OSError:
+                    continue
+            written.append(value)
     with AppendLog(path) as log:
         assert log.values == written
+
+
+@contextmanager
+def full_after(space: int | None) -> Iterator[None]:
+    """A disk with so much space: a write is shortened, the next one fails (write(2))."""
+    write, left = os.write, space
+
+    def limited(descriptor: int, data: bytes) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = write(descriptor, data if left is None else data[:left])
+        left = None if left is None else left - done
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", limited)
+        yield
 
 
 @pytest.mark.parametrize("line", ["{", "nothing", "[" * 200_000 + "]" * 200_000, json.dumps({"n": 1}) + "}"])
