@@ -47,10 +47,19 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
             turn=context.turn,
             tool=context.tool,
             action=lambda: _send(message, host, context),
-            sent=f"the message '{arguments['subject']}' to {', '.join(recipients)}, which was sent,",
+            sent=lambda refused: _sent(arguments["subject"], recipients, refused),
         )
-    sent_to = [address for address in recipients if address not in refused]
-    return {"sent_to": sent_to, "file": file, **({"refused": refused} if refused else {})}
+    return {"sent_to": _taken(recipients, refused), "file": file, **({"refused": refused} if refused else {})}
+
+
+def _taken(recipients: list[str], refused: dict[str, str]) -> list[str]:
+    return [address for address in recipients if address not in refused]
+
+
+def _sent(subject: str, recipients: list[str], refused: dict[str, str] | None) -> str:
+    """Describe what was sent. `refused`: the refused recipients, None if nothing is known."""
+    was = "may have been" if refused is None else "was"
+    return f"the message '{subject}' to {', '.join(_taken(recipients, refused or {}))}, which {was} sent,"
 
 
 def _message(recipients: list[str], arguments: dict[str, Any], context: Context) -> EmailMessage:
@@ -107,7 +116,7 @@ def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
     """Send a message, and return the refused recipients. Raises ExecutorError if it was not sent."""
     import smtplib  # noqa: PLC0415 - only who sends waits for it and for ssl
 
-    settings = context.settings
+    settings, refused = context.settings, None
     try:
         with _connected(host, settings) as server:
             user = settings.get("GBNF_SMTP_USER")
@@ -123,8 +132,9 @@ def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
     except smtplib.SMTPNotSupportedError as error:
         raise ExecutorError(f"the mail server {host} cannot do what is set: {error}") from None
     except (smtplib.SMTPException, OSError) as error:
-        raise ExecutorError(f"the mail server {host} did not take the message: {error}") from None
-    return {address: _reply(reply) for address, reply in refused.items()}
+        if refused is None:  # otherwise only the end of the connection failed
+            raise ExecutorError(f"the mail server {host} did not take the message: {error}") from None
+    return {address: _reply(reply) for address, reply in (refused or {}).items()}
 
 
 def _connected(host: str, settings: Any) -> smtplib.SMTP:

@@ -116,6 +116,10 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
+        self.farewell = "221 Bye"
+
+    async def handle_QUIT(self, *_: Any) -> str:  # noqa: N802 - as below
+        return self.farewell
 
     # aiosmtpd looks for these names, and gives all that they might want
     async def handle_RCPT(self, _: Any, __: Any, envelope: Any, address: str, *_options: Any) -> str:  # noqa: N802
@@ -222,6 +226,21 @@ def test_some_recipients_are_refused(tmp_path: Path, server: Server) -> None:
     result = send(context, "me", "refused@example.com")
     assert result["sent_to"] == ["anna@example.org"]
     assert result["refused"] == {"refused@example.com": "550 no such user"}
+    undone = run_of("undo_last_turn")({}, replace(context, turn="second"))
+    assert undone["not_undone"] == [
+        "the message 'Ciao' to anna@example.org, which was sent, cannot be undone"
+    ]
+
+
+def test_a_message_that_was_taken_is_sent_whatever_the_server_says_then(
+    tmp_path: Path, server: Server
+) -> None:
+    server.mailbox.farewell = "451 not now"
+    context = world(tmp_path / "space", settings=server.settings)
+    result = send(context, "me")
+    assert result["sent_to"] == ["anna@example.org"]
+    assert (tmp_path / "space" / result["file"]).exists()
+    assert len(server.mailbox.messages) == 1
 
 
 @pytest.mark.parametrize(

@@ -97,4 +97,5 @@ def apply(workspace: Workspace, *changes: Change, turn: str = "first", sent: str
     """Make changes, as one operation."""
     journal = Journal(workspace)
     with journal.locked():
-        journal.apply(changes, turn=turn, tool="test", action=lambda: None, sent=sent)
+        sends = (lambda _: sent) if sent else None
+        journal.apply(changes, turn=turn, tool="test", action=lambda: None, sent=sends)

@@ -124,28 +124,32 @@ class Journal:
         turn: str,
         tool: str,
         action: Callable[[], _Value],
-        sent: str = "",
+        sent: Callable[[_Value | None], str] | None = None,
         approved: Container[str] = (),
     ) -> _Value:
         """Make all the changes, then call `action`; if anything fails, roll all of them back.
 
-        Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone.
+        Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone, from
+        its value; from None while that is unknown.
         `approved`: the link-free paths that may be written though programs execute them (`executed_files`).
         Raises `ExecutorError`, and whatever `action` raises.
         """
         entries = self._records.entries()
-        operation = self._records.begin(entries, turn, tool)
+        operation, has_sent = self._records.begin(entries, turn, tool), False
         try:
             staged = [self._stage(operation, index, change) for index, change in enumerate(changes)]
             for change, source in zip(changes, staged, strict=True):
                 self._make(operation, change, source, approved)
-            if sent:
-                self._step(operation, {"step": "sent", "text": sent})
+            if sent is not None:
+                self._step(operation, {"step": "sent", "text": sent(None)})
             result = action()
+            if sent is not None:
+                has_sent = True
+                self._records.append(operation, {"sent": sent(result)})
+            self._records.append(operation, {"end": "done"})
         except BaseException:
-            self._roll_back(operation, killed=False)
+            self._roll_back(operation, may_have_sent=has_sent)
             raise
-        self._records.append(operation, {"end": "done"})
         self._settle(operation, entries)
         return result
 
@@ -357,12 +361,12 @@ class Journal:
             if operation is None:
                 continue
             if operation.end is None:
-                self._roll_back(operation, killed=True)
+                self._roll_back(operation, may_have_sent=True)
             else:  # killed before its record was renamed
                 self._records.settle(operation)
 
-    def _roll_back(self, operation: Operation, *, killed: bool) -> None:
-        """Roll back an operation that failed, or that was `killed`, perhaps after it had sent something."""
+    def _roll_back(self, operation: Operation, *, may_have_sent: bool) -> None:
+        """Roll back an operation that failed or was killed; keep what is recorded of what it may have sent."""
         undoing = UndoOperation(self._workspace)
         for _ in undoing.undo(operation):
             pass
@@ -371,7 +375,7 @@ class Journal:
                 if name.startswith(f"{operation.number}-"):
                     with suppress(OSError):
                         os.unlink(name, dir_fd=staging)
-        if killed and any(step["step"] == "sent" for step in operation.steps):
+        if may_have_sent and any(step["step"] == "sent" for step in operation.steps):
             self._records.append(operation, {"end": "done"})
             self._records.settle(operation)
         elif operation.unreadable or self._records.is_incomplete(operation):

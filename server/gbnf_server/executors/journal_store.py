@@ -8,8 +8,8 @@ is bounded by retention: settled records are read only by an undo.
 There are files rather than a database, so that damage to one file costs one operation, and the file system,
 which may be a network's, needs only `flock` and `rename` (SQLite's WAL needs shared memory).
 
-The head line has the turn and the tool, each further line a step that is about to be done, and the last line
-how the operation ended. A line truncated by a kill is ignored: its step was not begun.
+The head line has the turn and the tool, each further line a step that is about to be done, or what one sent,
+and the last line how the operation ended. A line truncated by a kill is ignored: its step was not begun.
 
 Invariants:
 
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from gbnf_server.executors.workspace import DIRECTORY, STATE_FOLDER, Workspace
+from gbnf_server.system.append_log import append_whole
 from gbnf_server.system.errors import ExecutorError
 
 JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
@@ -142,13 +143,15 @@ class JournalStore:
         return operation
 
     def append(self, operation: Operation, record: dict[str, Any]) -> None:
-        """Add a record to an operation's file, durably."""
+        """Add a record to an operation's file. It survives a killed process, but not a power failure."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(operation.file, flags, 0o666, dir_fd=folder)
-            with os.fdopen(descriptor, "wb") as file:
+            try:
                 # a line break first, so that a truncated line before it stays separate
-                file.write(b"\n" + json.dumps(record).encode() + b"\n")
+                append_whole(descriptor, b"\n" + json.dumps(record).encode() + b"\n")
+            finally:
+                os.close(descriptor)
 
     def settle(self, operation: Operation) -> JournalEntry | None:
         """Rename the record of an ended operation, with the bytes that it has in the trash."""
@@ -288,6 +291,8 @@ def _take(operation: Operation, line: bytes) -> bool:
     match record:
         case {"step": str()} if all(isinstance(record.get(key, ""), str) for key in ("path", "kept", "text")):
             operation.steps.append(record)
+        case {"sent": str(text)} if operation.steps and operation.steps[-1]["step"] == "sent":
+            operation.steps[-1]["text"] = text
         case {"end": str(end)}:
             operation.end = end
         case {"undone": int(index)}:

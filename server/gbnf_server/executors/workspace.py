@@ -15,6 +15,7 @@ Hard links and bind mounts are not detected: inside a folder they look like its 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import unicodedata
@@ -24,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 
 from gbnf.surrogates import has_surrogate
+from gbnf_server.system.append_log import append_whole
 from gbnf_server.system.errors import ExecutorError, SetupError
 
 STATE_FOLDER = ".gbnf"
@@ -163,12 +165,13 @@ class Workspace:
             yield descriptor, name
 
     def append_to_state(self, name: str, line: bytes) -> None:
-        """Add a line to a file of the runtime's own folder, in one piece (``O_APPEND``, write(2))."""
+        """Add a line to a file of the runtime's own folder, in one piece."""
         with self.open_folder(STATE_FOLDER) as state:
             # O_NONBLOCK: a named pipe is an error, instead of a wait for its reader
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with os.fdopen(os.open(name, flags, 0o666, dir_fd=state), "wb", buffering=0) as file:
-                file.write(line)
+                fcntl.flock(file, fcntl.LOCK_EX)
+                append_whole(file.fileno(), line)
 
     def explain(self, error: OSError, relative: str, *, suggests: bool = True) -> ExecutorError:
         """Return the error for `relative`, with a message for the model; `suggests`: and a similar name."""

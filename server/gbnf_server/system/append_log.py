@@ -55,16 +55,9 @@ class AppendLog(AbstractContextManager["AppendLog"]):
         # a lone surrogate, which UTF-8 cannot encode, becomes its escape
         line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         with self._lock:
-            file, written = self._file.fileno(), 0
-            before = os.fstat(file).st_size
-            try:
-                while written < len(line):
-                    written += os.write(file, line[written:])
-            except BaseException:  # the disk is full, for example
-                os.ftruncate(file, before)
-                raise
+            append_whole(self._file.fileno(), line)
         if durable:
-            os.fsync(file)
+            os.fsync(self._file.fileno())
 
     def clear(self) -> None:
         """Delete all values."""
@@ -91,3 +84,17 @@ class AppendLog(AbstractContextManager["AppendLog"]):
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise LogDamagedError(number, str(error)) from None
         return values
+
+
+def append_whole(descriptor: int, data: bytes) -> None:
+    """Append data to a file that nobody else writes to, all of it or, if the disk is full, nothing.
+
+    Raises OSError.
+    """
+    before, written = os.fstat(descriptor).st_size, 0
+    try:
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except BaseException:
+        os.ftruncate(descriptor, before)
+        raise

@@ -117,12 +117,45 @@ for number in range(1, 1000):
 """
 
 
-def killed_everywhere(root: Path, what: str) -> list[Path]:
+def killed_everywhere(root: Path, what: str, code: str = KILLED) -> list[Path]:
     """Workspaces, each left by a process that was killed one system event later; the last was not killed."""
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(root), what], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, str(root), what], check=True, capture_output=True, text=True
     )
     return [root / str(number) for number in range(1, int(done.stdout) + 1)]
+
+
+# Each number of bytes that a file may have, as if the disk were full then, until all fits.
+FULL = """
+import os, resource, signal, sys
+from pathlib import Path
+from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
+from gbnf_server.executors.journal import Journal
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+root, sends = Path(sys.argv[1]), sys.argv[2] == "sends"
+for number in range(1, 1000):
+    workspace = Workspace(root / str(number))
+    (workspace.root / "old").write_bytes(b"old")
+    (workspace.root / "gone").mkdir()
+    (workspace.root / "gone" / "x").write_bytes(b"x")
+    child = os.fork()
+    if child == 0:
+        journal = Journal(workspace)
+        sent = (lambda value: f"the letter {value}") if sends else None
+        with journal.locked():
+            changes = [Write("old", b"new"), Write("a/b/new", b"n"), Trash("gone"), MakeFolder("e/f")]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
+            try:
+                act = lambda: os.mkdir(root / f"{number}.sent") if sends else None
+                journal.apply(changes, turn="first", tool="t", action=act, sent=sent)
+            except Exception:
+                os._exit(1)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        print(number)
+        break
+"""
 
 
 START = {"old": b"old", "gone": None, "gone/x": b"x"}
@@ -149,6 +182,24 @@ def test_a_kill_leaves_all_or_nothing(tmp_path: Path) -> None:
             assert contents_of(root) == START
     assert seen[0] == START
     assert seen[-1] == END
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["changes", "sends"])
+def test_a_full_disk_leaves_all_or_nothing(tmp_path: Path, what: str) -> None:
+    *failed, whole = killed_everywhere(tmp_path, what, FULL)
+    assert len(failed) > 300
+    for root in failed:
+        assert contents_of(root) == START
+        Journal(Workspace(root)).recover()
+        assert contents_of(root) == START
+        was_sent = root.with_name(f"{root.name}.sent").exists()
+        try:
+            assert Journal(Workspace(root)).undo_last_turn("second").kept
+        except ExecutorError as error:
+            assert "nothing to undo" in str(error)  # noqa: PT017 - either is right
+            assert not was_sent
+    assert contents_of(whole) == END
 
 
 @pytest.mark.slow
@@ -299,7 +350,7 @@ def test_a_failing_action_rolls_back_its_changes(tmp_path: Path, workspace: Work
         raise ExecutorError("no")
 
     with Journal(workspace).locked(), pytest.raises(ExecutorError, match="no"):
-        Journal(workspace).apply([Write("a", b"new")], turn="first", tool="t", action=fail, sent="it")
+        Journal(workspace).apply([Write("a", b"new")], turn="first", tool="t", action=fail, sent=str)
     assert contents_of(tmp_path) == {"a": b"old"}
     with pytest.raises(ExecutorError, match="nothing to undo"):
         Journal(workspace).undo_last_turn("second")
