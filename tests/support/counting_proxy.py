@@ -40,7 +40,10 @@ def counting_proxy(url: str) -> Iterator[Counted]:
                 opened.extend((client, server))
                 for source, sink in ((client, server), (server, client)):
                     source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    threading.Thread(target=pump, args=(source, sink, source is client)).start()
+                    passing = threading.Thread(
+                        target=pump, args=(source, sink, source is client), daemon=True
+                    )
+                    passing.start()
 
     def pump(source: socket.socket, sink: socket.socket, is_client: bool) -> None:
         with suppress(OSError):
@@ -51,10 +54,14 @@ def counting_proxy(url: str) -> Iterator[Counted]:
         with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
 
-    threading.Thread(target=accept).start()
+    accepting = threading.Thread(target=accept, daemon=True)
+    accepting.start()
     try:
         yield counted
     finally:
+        with suppress(OSError):
+            listening.shutdown(socket.SHUT_RDWR)  # it ends `accept`, so that no connection is opened any more
+        accepting.join(30)
         for each in opened:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

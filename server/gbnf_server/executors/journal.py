@@ -129,8 +129,8 @@ class Journal:
     ) -> _Value:
         """Make all the changes, then call `action`; if anything fails, roll all of them back.
 
-        Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone, from
-        its value; from None while that is unknown.
+        Call it while `locked`. `sent` describes, in a few words, what `action` does that cannot be undone:
+        from its value, or from None while that is unknown.
         `approved`: the link-free paths that may be written though programs execute them (`executed_files`).
         Raises `ExecutorError`, and whatever `action` raises.
         """
@@ -366,7 +366,7 @@ class Journal:
                 self._records.settle(operation)
 
     def _roll_back(self, operation: Operation, *, may_have_sent: bool) -> None:
-        """Roll back an operation that failed or was killed; keep what is recorded of what it may have sent."""
+        """Roll back an operation that failed or was killed; keep the record of what it may have sent."""
         undoing = UndoOperation(self._workspace)
         for _ in undoing.undo(operation):
             pass

@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import copy_context
 from functools import partial
@@ -50,12 +50,23 @@ def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
     return done
 
 
+class _DaemonThreads(ThreadPoolExecutor):  # asyncio accepts no other class as its default
+    """Runs each call in a daemon thread of its own: before it exits, Python waits for those of a pool."""
+
+    def submit(self, work: Callable[..., _Value], /, *args: Any, **keywords: Any) -> Future[_Value]:
+        return run_in_thread(partial(work, *args, **keywords))
+
+
 class BackgroundLoop:
-    """Runs coroutines in a daemon thread: a program that forgets to close it still ends."""
+    """Runs coroutines in a daemon thread: a program that forgets to close it still ends.
+
+    So it does while a call in `asyncio.to_thread` waits, for a server that does not answer, say.
+    """
 
     def __init__(self, name: str) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self.loop = self._runner.get_loop()
+        self.loop.set_default_executor(_DaemonThreads())
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -22,6 +22,7 @@ from gbnf_server.llama import api_keys
 from gbnf_server.llama import server_process as llama_server_run
 from gbnf_server.llama.cpu_support import CpuSupport
 from gbnf_server.llama.server_build import start
+from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import ModelLoadError, SetupError
 from gbnf_server.system.supervisor import supervised
 from support.crashing_llama import crashing_server
@@ -55,6 +56,29 @@ def test_it_answers_on_loopback_and_stops(model: Path) -> None:
     assert server.wait() == 0
     with pytest.raises(httpx.ConnectError):
         get(f"{server.url}/health")
+
+
+VERBOSE = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+server = HTTPServer(("127.0.0.1", 0), Handler)
+print(f"main: server is listening on http://127.0.0.1:{server.server_port} - starting the main loop")
+print("a line of the log\\n" * 10_000, flush=True)
+server.serve_forever()
+"""
+
+
+def test_a_server_with_a_long_log_is_ready() -> None:
+    """The line with its address is not among those that are kept."""
+    with LlamaServerProcess([sys.executable, "-c", VERBOSE], dict(os.environ), "") as server:
+        server.wait_ready(60.0)
+        assert not any("listening" in line for line in server.log(10_000))
 
 
 def test_settings_reach_the_server_and_the_default_context_is_limited(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextvars import ContextVar
@@ -142,3 +144,38 @@ def test_a_forked_process_has_a_loop_of_its_own() -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+HANGING = """
+import asyncio, threading
+from gbnf_server.system.event_loop import shared_loop
+
+started = threading.Event()
+
+def hang():
+    started.set()
+    threading.Event().wait()
+
+asyncio.run_coroutine_threadsafe(asyncio.to_thread(hang), shared_loop().loop)
+started.wait()
+"""
+
+
+def test_a_program_ends_though_a_blocking_call_does_not() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_closing_does_not_wait_for_a_blocking_call() -> None:
+    loop = BackgroundLoop("test")
+    started, go = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        started.set()
+        go.wait()
+
+    asyncio.run_coroutine_threadsafe(asyncio.to_thread(hang), loop.loop)
+    started.wait()
+    loop.close()
+    assert not loop._thread.is_alive()
+    go.set()
