@@ -46,6 +46,7 @@ from gbnf_server.system.errors import ExecutorError
 _Value = TypeVar("_Value")
 
 _STEP_S = 0.005  # between two tries to lock
+_PATIENCE_S = 3.0
 _STAGING = f"{STATE_FOLDER}/staging"
 _RETENTION = (
     f"only the last {MAX_CHANGES:,} changes are kept, "
@@ -95,18 +96,18 @@ class Journal:
         """Lock the workspace, so that what is read is unchanged until it is written. Not reentrant.
 
         If another process has locked it, wait as long as changes are allowed; to recover, changes need not be
-        allowed, and BlockingIOError is raised instead of waiting.
+        allowed, and BlockingIOError is raised after a few seconds, in which a killed process unlocks.
         """
         with self._workspace.open_folder(STATE_FOLDER) as state:
             lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=state)
         try:
-            is_locked = False
+            is_locked, deadline = False, time.monotonic() + _PATIENCE_S
             while not is_locked:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     is_locked = True
                 except BlockingIOError:
-                    if recovers:
+                    if recovers and time.monotonic() > deadline:
                         raise
                     time.sleep(_STEP_S)
                 if not recovers:
