@@ -10,8 +10,9 @@ Invariants of a process:
   variable with a path in it or relative to it. Exceptions are the tool's own code, this Python's virtual
   environment and this package, if they are in the workspace: models write there with approval only.
 - Whatever it does, and whatever it writes to its connection, ends in a result within the limits of its
-  manifest, or in an `ExecutorError` of one line. Its author gets more: tracebacks as notes
-  (BaseException.add_note), and what it printed from `Context.on_output`.
+  manifest, or in an `ExecutorError` of one line, a few seconds after its time limit at the latest, in which
+  it is ended and rolled back. Its author gets more: tracebacks as notes (BaseException.add_note), and what it
+  printed from `Context.on_output`.
 - Nothing that `run_executor` returns or raises contains a credential of the run in plain text.
 """
 
