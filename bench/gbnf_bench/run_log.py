@@ -1,24 +1,17 @@
-"""The log of a bench: for each run its events and the state before and after, appended to a JSON Lines file.
-
-Invariants: a logged run is never executed again; a truncated last line is dropped; two benches do not write
-to the same log at the same time.
-"""
+"""The log of a bench (`gbnf_server.planner.run_log`): of each run its events and the state before and after."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from gbnf_bench.errors import ResultsFileError
-from gbnf_bench.result_files import unwritable
 from gbnf_bench.snapshots import Snapshot
-from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+from gbnf_server.planner import run_log
 
 Key: TypeAlias = tuple[str, str, str, int]
 """Suite, case, configuration, number of the run."""
@@ -58,61 +51,31 @@ class RunRecord:
         return cls(**{**value, "before": Snapshot(**value["before"]), "after": Snapshot(**value["after"])})
 
 
-class RunLog:
+class RunLog(run_log.RunLog[tuple[Key, str], RunRecord]):
     """A log, opened for one bench; with `fresh`, its content is discarded, readable or not.
 
     `records` has the runs by key and fingerprint, so that runs with several seeds or models are kept. Raises
-    ResultsFileError if the file is not a log or is in use, SetupError if it cannot be written.
+    RunLogError.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
-        self.path = path
-        try:
-            self._log = self._opened(fresh=fresh)
-        except LogInUseError:
-            raise ResultsFileError(
-                f"{path} is in use by another bench: wait for it, or give a --label"
-            ) from None
-        except LogDamagedError as error:
-            raise ResultsFileError(
-                f"{path}, line {error.line}: this is no run of the bench ({error}). "
-                "Delete the file, give another --label, or --fresh to run everything again."
-            ) from None
-        except OSError as error:
-            raise unwritable(path, error) from None
-        self.records: dict[tuple[Key, str], RunRecord] = {
-            (record.key, record.fingerprint): record for record in self._log.values
-        }
+        hint = "Delete it, use another --out or --label, or --fresh to run everything again."
+        super().__init__(path, _entry, fresh=fresh, hint=hint)
+        self.records = {key: records[-1] for key, records in self.entries.items()}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # `append` has reported what could not be written
-            self._log.close()
-
-    def append(self, record: RunRecord) -> None:
-        """Write a run to the file, and add it to `records`. Raises SetupError."""
+    def add(self, record: RunRecord) -> None:
+        """Write a run to the file, and add it to `records`. Raises RunLogError."""
         value = json.loads(json.dumps(record.to_json()))
-        try:
-            self._log.append(value)
-        except OSError as error:
-            raise unwritable(self.path, error, "free some space: the earlier runs are kept") from None
-        self.records[record.key, record.fingerprint] = RunRecord.from_json(value)
+        self.append(value)
+        key, read = _entry(value)
+        self.records[key] = read
 
     @property
     def latest(self) -> datetime:
         """The time when a run was last logged."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
-    def _opened(self, *, fresh: bool) -> AppendLog:
-        try:
-            log = AppendLog(self.path, RunRecord.from_json)
-        except LogDamagedError:
-            if not fresh:
-                raise
-            self.path.unlink()  # no other bench has it: a log that is in use is not read
-            return AppendLog(self.path, RunRecord.from_json)
-        if fresh:
-            log.clear()
-        return log
+
+def _entry(value: Any) -> tuple[tuple[Key, str], RunRecord]:
+    record = RunRecord.from_json(value)
+    return (record.key, record.fingerprint), record

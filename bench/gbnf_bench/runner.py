@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from gbnf_bench.code_versions import code_identity, versions
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.run_log import Key, RunLog, RunRecord
 from gbnf_bench.snapshots import make_case_context, snapshot
-from gbnf_server.backends.answer import AnswerEvent, AnswerSource, Asked, answer
+from gbnf_server.backends.answer import AnswerSource, answer
 from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive, steady_clock
@@ -29,7 +29,6 @@ from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events
 from gbnf_server.planner.tool_offer import grammar_of_step
-from gbnf_server.system.errors import BackendUnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class Runs(ABC, Generic[_Job]):
 
     @abstractmethod
     def run(self, job: _Job) -> RunRecord:
-        """Execute one job. Raises BackendUnreachableError; such a run is not logged."""
+        """Execute one job. Raises what is no result of a run (`gbnf_server.planner.run_log`)."""
 
     def remaining(self, log: RunLog) -> tuple[_Job, ...]:
         """Return the jobs without a record of the same fingerprint in the log."""
@@ -101,7 +100,7 @@ class Runs(ABC, Generic[_Job]):
         """Execute the remaining jobs, and yield each record after logging it."""
         for job in self.remaining(log):
             record = self.run(job)
-            log.append(record)
+            log.add(record)
             yield job, record
 
 
@@ -212,24 +211,12 @@ def run_events(
 ) -> tuple[dict[str, Any], ...]:
     """Run to the end, or to the first event that `ends` it, and return the events as JSON.
 
-    Raises BackendUnreachableError where the server went away.
+    Raises BackendError if the server is unreachable, or refuses service.
     """
-    lost: list[BackendUnreachableError] = []  # the planner only ends the run
-
-    async def watched(asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
-        try:
-            async with aclosing(answers(asked)) as answered:
-                async for event in answered:
-                    yield event
-        except BackendUnreachableError as error:
-            lost.append(error)
-            raise
-
     events = []
-    for event in drive(planning, RunEnvironment(watched, context, execute=execute)):
-        events.append(event.to_json())
-        if ends(event):
-            break
-    if lost:
-        raise lost[0]
+    with closing(drive(planning, RunEnvironment(answers, context, execute=execute, resumes=True))) as driven:
+        for event in driven:
+            events.append(event.to_json())
+            if ends(event):
+                break
     return tuple(events)

@@ -115,12 +115,12 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
     record = RunRecord("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
     kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RunLog(tmp_path / "one.jsonl") as log:
-        log.append(record)
+        log.add(record)
         size = log.path.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, kept[1]))
         try:
-            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*; free some space"):
-                log.append(replace(record, case="d"))
+            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*\. Free some space"):
+                log.add(replace(record, case="d"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, kept)
     with RunLog(tmp_path / "one.jsonl") as log:

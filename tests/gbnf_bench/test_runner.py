@@ -38,6 +38,7 @@ from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.fingerprints import describe_server_model, identity
 from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars
+from gbnf_server.planner.run_log import RunLogError
 from gbnf_server.system.errors import BackendUnreachableError, SetupError
 from support.effort import scaled
 from support.executors import bundled_tools
@@ -295,11 +296,11 @@ def test_runs_of_other_code_versions_and_seeds_are_others(
 def test_a_damaged_log_can_be_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("garbage\n")
-    with pytest.raises(ResultsFileError, match="--fresh"):
+    with pytest.raises(RunLogError, match="--fresh"):
         RunLog(path)
     with RunLog(path, fresh=True) as log:
         assert log.records == {}
-        with pytest.raises(ResultsFileError, match="in use"):
+        with pytest.raises(RunLogError, match="in use"):
             RunLog(path, fresh=True)
     assert path.read_bytes() == b""
 
@@ -320,10 +321,10 @@ def test_the_run_of_a_truncated_line_is_repeated(tmp_path: Path) -> None:
 
 def test_a_log_is_not_shared_and_not_guessed_at(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    with RunLog(path), pytest.raises(ResultsFileError, match="in use"):
+    with RunLog(path), pytest.raises(RunLogError, match="in use"):
         RunLog(path)
     path.write_text('{"a": 1}\n')
-    with pytest.raises(ResultsFileError, match="line 1"):
+    with pytest.raises(RunLogError, match="line 1"):
         RunLog(path)
     for text in ("[]", '{"format": 3}', "{"):
         path.write_text(text)

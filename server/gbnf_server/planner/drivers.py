@@ -44,7 +44,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.model_calls import Clock
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.system.errors import ExecutorError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ExecutorError
 from gbnf_server.system.event_loop import run_in_thread, shared_loop
 
 _Asked = TypeVar("_Asked")
@@ -64,7 +64,9 @@ class RunEnvironment:
     """Where effects are performed, and the hooks.
 
     `answers` asks the model; `execute` runs a tool, and may be called in any thread. `clock` is the run's
-    clock, for `TextWritten`, the event that is not the loop's.
+    clock, for `TextWritten`, the event that is not the loop's. `resumes`: an error of the backend after which
+    the same request may succeed later is raised, since the run is repeated or resumed; otherwise it ends the
+    run.
     """
 
     answers: AnswerSource
@@ -72,6 +74,7 @@ class RunEnvironment:
     hooks: Sequence[Hook] = ()
     execute: Callable[[Tool, Mapping[str, Any], Context], dict[str, Any]] = run_executor
     clock: Clock = lambda: datetime.now(UTC)
+    resumes: bool = False
 
     def call_hooks(self, event: Event) -> tuple[str, ...]:
         """Call every hook with the event, and return the messages of their exceptions."""
@@ -142,6 +145,15 @@ class _Driving:
             self._hook_errors += self.environment.call_hooks(written)
             yield written
 
+    def fail(self, effect: Effect, error: GbnfError) -> None:
+        """Take the error of an effect, or raise it if the run is to be resumed."""
+        if self.environment.resumes and isinstance(error, BackendError) and error.may_pass:
+            # an answer that had begun, and took longer than the run may, is the run's end
+            is_slow = isinstance(error, AnswerTimeoutError) and isinstance(effect, CallModel)
+            if not (is_slow and effect.pieces and effect.request.timeout_s is not None):
+                raise error
+        self.error = error
+
     def close(self) -> None:
         """Close the loop, after the hooks for a text that was cancelled."""
         with suppress(asyncio.CancelledError), closing(self.planning):
@@ -171,7 +183,7 @@ def drive(
                 else:
                     driving.reply = _perform(request, environment.context, environment)
             except GbnfError as error:
-                driving.error = error
+                driving.fail(request, error)
     finally:
         driving.close()
     assert driving.run is not None
@@ -206,7 +218,7 @@ async def astream(
                 else:
                     driving.reply = await _aperform(request, environment)
             except GbnfError as error:
-                driving.error = error
+                driving.fail(request, error)
     finally:
         driving.close()
     if finished is not None and driving.run is not None:

@@ -41,11 +41,12 @@ from gbnf_server.executors import Context, Workspace
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import Run, RunFinished, StepStarted, TextWritten
 from gbnf_server.planner.fingerprints import digest
+from gbnf_server.planner.loop import check_request
 from gbnf_server.planner.options import PlannerOptions
 from gbnf_server.planner.planner import Planner
+from gbnf_server.planner.run_log import RunLog, RunLogError, in_order
 from gbnf_server.planner.span_values import taken_spans
-from gbnf_server.system.append_log import AppendLog
-from gbnf_server.system.errors import ExecutorError, GbnfServerError, InputError
+from gbnf_server.system.errors import ExecutorError, GbnfServerError
 from gbnf_server.system.event_loop import shared_loop
 
 T = TypeVar("T", default=Any)
@@ -176,12 +177,17 @@ class Extractor(Generic[T]):
         self.is_wrapped = self._target.is_wrapped
         #: The names of the fields of a value.
         self.fields = tuple(tool.args["properties"])
-        self._planner = Planner((tool,), self._backend, options, context=Context(Workspace(folder)))
+        context = Context(Workspace(folder))
+        self._planner = Planner((tool,), self._backend, options, context=context, resumes=True)
         settings = attempts, max_tokens, temperature, seed, spans, date_order, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
-        """Return the value that the text describes. Raises ExtractionError; ValueError for a blank text."""
+        """Return the value that the text describes.
+
+        Raises ExtractionError; BackendError if the server is unreachable, or refuses service; ValueError for a
+        blank text.
+        """
         return self._result(self._planner.run(text, images=images))
 
     async def aextract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
@@ -212,38 +218,31 @@ class Extractor(Generic[T]):
         self, texts: Iterable[str], log: Path | str | None = None, concurrency: int = 4
     ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
         """Yield the result of each text, in order, several at a time; see `extract_many`."""
-        wanted = list(texts)
-        opened = nullcontext() if log is None else AppendLog(Path(log), partial(self._logged, log))
-        with opened as results:
-            known: dict[str, list[Any]] = {}
-            for key, record in results.values if results is not None else ():
-                known.setdefault(key, []).append(record)
-            free = asyncio.Semaphore(concurrency)
+        with nullcontext() if log is None else RunLog(Path(log), partial(self._logged, log)) as results:
+            known = {} if results is None else results.entries
 
             async def result(text: str) -> Extraction[T] | ExtractionError:
+                try:
+                    check_request(text)
+                except ValueError as error:
+                    return ExtractionError(str(error), ())
                 key = digest(text)
                 if records := known.get(key):  # of an earlier process, each once
                     return self._read(records.pop(0))
-                async with free:
-                    record = self._record(await self._planner.arun(text))
+                record = self._record(await self._planner.arun(text))
                 if results is not None:
                     results.append({"of": self.fingerprint, "text": key, "result": record})
                 return self._read(record)
 
-            tasks = [asyncio.create_task(result(text)) for text in wanted]
-            try:
-                for task in tasks:
-                    yield await task
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            async with aclosing(in_order(texts, result, concurrency)) as read:
+                async for each in read:
+                    yield each
 
     def _logged(self, log: Path | str, entry: Any) -> tuple[str, Any]:
         """Return which text an entry of a log is of, and the record."""
         if entry["of"] != self.fingerprint:
             problem = f"{log} has results of another type, model or options. Use those, or another file."
-            raise InputError(problem)
+            raise RunLogError(problem)
         _ = entry["result"]["attempts"]
         return entry["text"], entry["result"]
 
@@ -285,7 +284,10 @@ class Extractor(Generic[T]):
         values = tuple(ValueProbability(**each) for each in record["values"])
         given, usage = record["json"], Usage(**record["usage"])
         known = values, usage, record["seconds"], attempts, self.findings, record.get("spans", {})
-        return Extraction(self._target.read(given), given, *known)
+        try:
+            return Extraction(self._target.read(given), given, *known)
+        except ValueError as error:  # a validator may have changed since, or remember what it has seen
+            return ExtractionError(str(error), attempts)
 
 
 class Options(TypedDict, total=False):
@@ -307,7 +309,7 @@ def extract(type_: type[T], text: str, **options: Unpack[Options]) -> Extraction
 @overload
 def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]: ...
 def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]:
-    """Return a value of a type from a text. Raises ExtractionError.
+    """Return a value of a type from a text. Raises ExtractionError; see `Extractor.extract`.
 
     The model is kept open for the next call that names it.
     """
@@ -333,13 +335,15 @@ def extract_many(
 ) -> Iterator[Extraction[T] | ExtractionError]:
     """Yield the result of each text, in order; a text without a valid value gives an ExtractionError.
 
-    `concurrency`: how many texts at a time. `log`: a file of results; after an interruption, the same call
-    reads those that it has, and extracts the others only.
+    `texts` are taken as they are needed, in another thread. `concurrency`: how many at a time. `log`: a file
+    of results; after an interruption, the same call reads those that it has, and extracts the others only. If
+    the server is unreachable, or refuses service, that BackendError is raised: it is the result of no text.
     """
-    return shared_loop().iterate(aextract_many(type_, texts, log=log, concurrency=concurrency, **options))
+    extractor = Extractor[Any](type_, concurrency=concurrency, **options)
+    return shared_loop().iterate(extractor.amany(texts, log, concurrency))
 
 
-def aextract_many(
+async def aextract_many(
     type_: type[T] | Any,
     texts: Iterable[str],
     *,
@@ -348,17 +352,23 @@ def aextract_many(
     **options: Unpack[Options],
 ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
     """As `extract_many`, for an event loop."""
-    return Extractor[T](type_, concurrency=concurrency, **options).amany(texts, log, concurrency)
+    extractor = await asyncio.to_thread(Extractor[Any], type_, concurrency=concurrency, **options)
+    async with aclosing(extractor.amany(texts, log, concurrency)) as results:
+        async for each in results:
+            yield each
 
 
 def extract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Iterator[T]:
     """Yield partial values as they grow, and last the whole one; see `Extractor.astream`."""
-    return shared_loop().iterate(aextract_stream(type_, text, **options))
+    return shared_loop().iterate(Extractor[Any](type_, **options).astream(text))
 
 
-def aextract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> AsyncGenerator[T]:
+async def aextract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> AsyncGenerator[T]:
     """As `extract_stream`, for an event loop."""
-    return Extractor[T](type_, **options).astream(text)
+    extractor = await asyncio.to_thread(Extractor[Any], type_, **options)
+    async with aclosing(extractor.astream(text)) as values:
+        async for value in values:
+            yield value
 
 
 def choose(
@@ -368,19 +378,20 @@ def choose(
 
     `choices`: a list of at least two, an enum or a `Literal`. `question`: what is asked of the text.
     """
-    return _chooser(choices, question, options).chosen(text)
+    chooser = _chooser(choices, question, options)
+    return chooser.choice(chooser.extract(text))
 
 
 async def achoose(
     choices: Sequence[T] | Any, text: str, *, question: str = "", **options: Unpack[Options]
 ) -> Choice[T]:
     """As `choose`, for an event loop."""
-    return await asyncio.to_thread(_chooser(choices, question, options).chosen, text)
+    chooser = await asyncio.to_thread(_chooser, choices, question, options)
+    return chooser.choice(await chooser.aextract(text))
 
 
 class _Chooser(Extractor[T]):
-    def chosen(self, text: str) -> Choice[T]:
-        extraction = self.extract(text)
+    def choice(self, extraction: Extraction[T]) -> Choice[T]:
         known = next((each for each in extraction.values if each.pointer == ""), None)
         if known is None:
             return Choice(extraction.value, {})

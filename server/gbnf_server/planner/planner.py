@@ -94,7 +94,8 @@ class Planner:
     for tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins.
     `answers` asks the backend; a `RunRecorder` wraps it. `hooks` see every event; an exception in a hook
     becomes a warning of the run. `clock` returns aware times that never decrease; by default it starts from
-    the context's present. A planner may serve several runs at a time if its backend may.
+    the context's present. `resumes`: see `gbnf_server.planner.drivers.RunEnvironment`. A planner may serve
+    several runs at a time if its backend may.
 
     With the environment variable GBNF_GRAMMAR=0, the call format is "json" without a grammar, unless another
     is chosen that has none. Compiled tools are kept in the cache folder for later processes, unless
@@ -114,13 +115,14 @@ class Planner:
         context: Context,
         hooks: Sequence[Hook] = (),
         clock: Clock | None = None,
+        resumes: bool = False,
     ) -> None:
         self._tools = tools if callable(tools) else tuple(tools)
         self._given_options = options
         _ = self.tools
         self.backend, self.context, self.hooks = backend, context, tuple(hooks)
         self.answers: AnswerSource = partial(answer, backend)
-        self._clock = clock
+        self._clock, self._resumes = clock, resumes
         constrained = os.environ.get(GRAMMAR_VARIABLE) != "0"
         if not constrained and options.call_format == "native":
             options = replace(options, call_format="json")
@@ -208,7 +210,8 @@ class Planner:
             # as many characters as the context has tokens: about a third of it
             history=earlier_messages(history, self.options, self.backend.context_length()) if history else (),
         )
-        return planning, RunEnvironment(self.answers, context, self.hooks, clock=clock)
+        environment = RunEnvironment(self.answers, context, self.hooks, clock=clock, resumes=self._resumes)
+        return planning, environment
 
 
 def _check(query: str, history: Sequence[Exchange]) -> None:

@@ -33,9 +33,12 @@ class LogDamagedError(InputError):
 class AppendLog(AbstractContextManager["AppendLog"]):
     """An open log. `values`: those that were in it when it was opened. Several threads may append."""
 
-    def __init__(self, path: Path, read: Callable[[Any], Any] = lambda value: value) -> None:
+    def __init__(
+        self, path: Path, read: Callable[[Any], Any] = lambda value: value, *, fresh: bool = False
+    ) -> None:
         """Open the log. `read` converts each JSON value, or raises ValueError, KeyError or TypeError.
 
+        With `fresh`, what is in the file is discarded, readable or not.
         Raises LogInUseError, LogDamagedError, or OSError if the file cannot be opened.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +48,8 @@ class AppendLog(AbstractContextManager["AppendLog"]):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LogInUseError(f"{path} is in use by another process") from None
+            if fresh:
+                self._file.truncate(0)
             self.values: list[Any] = self._read(read)
         except BaseException:
             self._file.close()
@@ -58,11 +63,6 @@ class AppendLog(AbstractContextManager["AppendLog"]):
             append_whole(self._file.fileno(), line)
         if durable:
             os.fsync(self._file.fileno())
-
-    def clear(self) -> None:
-        """Delete all values."""
-        self._file.truncate(0)
-        self.values.clear()
 
     def close(self) -> None:
         """Close the file, and unlock it."""

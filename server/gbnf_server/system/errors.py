@@ -17,7 +17,7 @@
     │   └── ExecutorTimeoutError     a tool exceeded its time limit
     ├── ExtractionError              no answer of a model has the value (gbnf_server.planner.extraction)
     ├── SetupError                   this machine lacks something: a workspace, a server build …
-    │   ├── BatchError               a batch cannot run with its log (gbnf_server.planner.batch)
+    │   ├── RunLogError              runs cannot be logged or resumed (gbnf_server.planner.run_log)
     │   ├── LogInUseError            another process has a log open (gbnf_server.system.append_log)
     │   └── McpServerError           an MCP server does not start (gbnf_server.mcp)
     └── InputError                   a file from the user cannot be used
@@ -48,9 +48,18 @@ class GbnfServerError(GbnfError):
 class BackendError(GbnfServerError):
     """A model did not answer as it should."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later: the fault is not in the request."""
+        return False
+
 
 class BackendUnreachableError(BackendError):
     """No server answers at the address, or the connection broke and retrying did not help."""
+
+    @property
+    def may_pass(self) -> bool:
+        return True
 
 
 class AnswerTimeoutError(BackendUnreachableError):
@@ -68,8 +77,7 @@ class ServerResponseError(BackendError):
         super().__init__(text)
 
     @property
-    def is_retryable(self) -> bool:
-        """Whether the same request may succeed later: an error of the server, or of authorization."""
+    def may_pass(self) -> bool:  # an error of the server, or of authorization
         return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
 

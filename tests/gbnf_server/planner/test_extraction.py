@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,7 +39,7 @@ from gbnf_server import (
 )
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.planner.extraction import _chooser
-from gbnf_server.system.errors import InputError
+from gbnf_server.planner.run_log import MOST_WAITING, RunLogError
 from support.effort import scaled
 from support.models import make_model
 from support.scripts import Script
@@ -185,7 +187,7 @@ def test_bad_input_is_an_error_at_once(model: InProcess, tmp_path: Path) -> None
         extract(bool, " ", model=model)
     log = tmp_path / "log.jsonl"
     list(extract_many(bool, [TEXT], model=model, log=log))
-    with pytest.raises(InputError, match=r"log\.jsonl"):
+    with pytest.raises(RunLogError, match=r"log\.jsonl"):
         list(extract_many(Size, [TEXT], model=model, log=log))
 
 
@@ -216,6 +218,78 @@ def test_a_text_without_a_value_does_not_end_the_others() -> None:
     first, second = extract_many(bool, ["a", "b"], model=script)
     assert isinstance(first, ExtractionError)
     assert _value(second) is True
+
+
+GOOD = '{"name": "bool", "arguments": {"value": true}}'
+CHOSEN = '{"name": "choose", "arguments": {"value": true}}'
+
+
+class Always(dict[str, Sequence[str]]):
+    """A script that has the same text for each request."""
+
+    def __missing__(self, _request: str) -> Sequence[str]:
+        return [GOOD]
+
+
+@pytest.mark.parametrize("blank", ["", " \n", "\ud800"])
+def test_a_text_that_cannot_be_asked_does_not_end_the_others(blank: str) -> None:
+    first, second, third = extract_many(bool, ["a", blank, "c"], model=Script(Always()))
+    assert isinstance(second, ExtractionError)
+    assert _value(first) is _value(third) is True
+
+
+def test_a_value_that_a_validator_refuses_later_does_not_end_the_others() -> None:
+    seen: list[int] = []
+
+    class Once(BaseModel):
+        number: int
+
+        @model_validator(mode="after")
+        def check(self) -> Once:
+            if seen.count(self.number):
+                raise ValueError("it was there before")
+            seen.append(self.number)
+            return self
+
+    texts = {name: [json.dumps({"name": "Once", "arguments": {"number": 1}})] for name in "ab"}
+    results = list(extract_many(Once, "ab", model=Script(texts), attempts=1))
+    assert [type(each) for each in results] == [ExtractionError] * 2
+
+
+def test_texts_are_taken_as_they_are_needed_and_not_in_the_event_loop() -> None:
+    taken: list[int] = []
+    chooser = Script({"text 0": [CHOSEN]})
+
+    def texts() -> Iterator[str]:
+        for number in count():
+            taken.append(number)
+            if number == 0:  # which blocks, and needs the event loop
+                choose([True, False], "text 0", model=chooser)
+            yield f"text {number}"
+
+    with closing(extract_many(bool, texts(), model=Script(Always()), concurrency=2)) as results:
+        for _ in range(3):
+            assert _value(next(results)) is True
+    assert len(taken) <= 3 + MOST_WAITING + 2 * 2
+
+
+def test_a_model_is_not_opened_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def opening(model: Any, **_options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return model
+
+    async def all_of_them() -> None:
+        assert [_value(each) async for each in aextract_many(bool, ["a"], model=Script(Always()))]
+        assert [each async for each in aextract_stream(bool, "a", model=Script(Always()))]
+        assert (await aextract(bool, "a", model=Script(Always()))).value
+        assert (await achoose([True, False], "a", model=Script({"a": [CHOSEN]}))).value
+
+    monkeypatch.setattr("gbnf_server.planner.extraction.open_model", opening)
+    asyncio.run(all_of_them())
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads
 
 
 def test_a_stream_grows_up_to_the_value(model: InProcess) -> None:

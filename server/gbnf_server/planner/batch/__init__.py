@@ -1,11 +1,10 @@
 """Batches: many requests, several at a time, with resumable runs and one result file."""
 
 from gbnf_server.planner.batch.requests import BatchFileError, BatchRequest, parse_requests, read_requests
-from gbnf_server.planner.batch.runner import Batch, BatchError, BatchResult, write_result
+from gbnf_server.planner.batch.runner import Batch, BatchResult, write_result
 
 __all__ = [
     "Batch",
-    "BatchError",
     "BatchFileError",
     "BatchRequest",
     "BatchResult",

@@ -1,10 +1,12 @@
 """The replies to one run's effects, recorded as they arrive, from which an interrupted run resumes.
 
-The planner loop is deterministic: with the same replies it does the same. So an interrupted run is replayed
-from its log, without calling the model or executing anything, up to the end of the log.
+The planner loop is deterministic: with the same replies at the same times it does the same. So an interrupted
+run is replayed from its log, without calling the model, asking the person or executing anything, up to the
+end of the log.
 
-Invariants: the start of a tool is logged before it starts, and its result before anybody reads it. So a tool
-without a logged end was running when the process ended, and only the effect of that one is unknown.
+Invariants: every reply is logged before the loop gets it, errors as well, each with what it replies to. The
+start of a tool is logged before it starts, and its result before anybody reads it. So a tool without a logged
+end was running when the process ended, and only the effect of that one is unknown.
 
 Credentials are never logged, only their handles and the questions to the person. A resumed run asks again
 when a tool is called with the handle.
@@ -12,18 +14,25 @@ when a tool is called with the handle.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, assert_never
 
+from gbnf.errors import GbnfError
 from gbnf.strict_json import map_json
+from gbnf.tool_formats import ReasoningDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerSource, Asked
+from gbnf_server.backends.answer import AnswerPiece, unfinished
 from gbnf_server.backends.base import Completion, Timings, Usage
-from gbnf_server.executors import Context, Field, Form, Person, run_executor
-from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.executors import Context, Field, Form, run_executor
+from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
+from gbnf_server.planner.drivers import steady_clock
+from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Event, ExecuteTool
+from gbnf_server.planner.loop import Planning
+from gbnf_server.planner.model_calls import Clock, Part
+from gbnf_server.planner.run_log import RunLogError
 from gbnf_server.system import errors
 
 LogEntry = Mapping[str, Any]
@@ -31,6 +40,14 @@ LogEntry = Mapping[str, Any]
 
 class ReplayError(Exception):
     """The log does not match the run: something that determines it has changed. Not for the loop."""
+
+
+class NotLoggedError(Exception):
+    """A reply cannot be logged, so that the run must not go on. Not for the loop. Field: `reason`."""
+
+    def __init__(self, reason: RunLogError) -> None:
+        self.reason = reason
+        super().__init__(str(reason))
 
 
 class InterruptedCallError(Exception):
@@ -42,58 +59,61 @@ class InterruptedCallError(Exception):
 
 
 class Replay:
-    """A run's replies: replayed from `entries`, then recorded with `keep(entry, durable=…)`."""
+    """A run's replies: replayed from `entries`, then recorded with `keep(entry, durable=…)`.
 
-    def __init__(self, entries: Sequence[LogEntry], keep: Callable[..., None]) -> None:
-        self._played = list(reversed(entries))
+    `began`: when the run began. An error after which the same request may succeed later must not come here:
+    it is not part of the run (`RunEnvironment.resumes`).
+    """
+
+    def __init__(self, entries: Sequence[LogEntry], keep: Callable[..., None], began: datetime) -> None:
+        self._played = deque(entries)
         self._keep = keep
-        #: Set if the server was unreachable or refused service: the run is then not finished.
-        self.backend_error: errors.BackendError | None = None
+        self._time, self._began = began, began
+        self._present: Clock | None = None
         self._typed: dict[str, str] = {}  # questions to the person, by handle, of all logged calls
 
-    def answers(self, answers: AnswerSource) -> AnswerSource:
-        """Wrap what asks the model: replay the completions, then record them.
+    def clock(self) -> datetime:
+        """Return the time of the last reply while the run is replayed; then time goes on from there."""
+        if self._played:
+            return self._time
+        self._present = self._present or steady_clock(self._time)
+        return self._present()
 
-        Overflows too, after which a run continues; other errors are not, and a resumed run tries again.
-        """
-        return partial(self._answer, answers)
+    def planning(self, planning: Planning) -> Planning:
+        """Reply to the effects of a run from the log, pass on the others, and record their replies."""
+        reply: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                request = planning.send(reply) if error is None else planning.throw(error)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # the run
+            reply = error = None
+            try:
+                # `execute` records what a tool returns, also if the run is cancelled meanwhile
+                is_passed_on = isinstance(request, Event | ExecuteTool)
+                reply = (yield request) if is_passed_on else (yield from self._reply(request))
+            except BaseException as raised:  # noqa: BLE001 - it is raised in the loop, which may end by it
+                error = raised
 
-    async def _answer(self, answers: AnswerSource, asked: Asked) -> AsyncGenerator[AnswerEvent, None]:
-        played = self._completion()
-        if played is not None:
-            yield Answered(played)
-            return
-        try:
-            async with aclosing(answers(asked)) as events:
-                async for event in events:
-                    if isinstance(event, Answered):
-                        self.record("model", completion=asdict(event.completion))
-                    yield event
-        except errors.ContextOverflowError as error:
-            self.record("model", overflow={"needed": error.needed, "available": error.available})
-            raise
-        except (errors.BackendUnreachableError, errors.ServerResponseError) as error:
-            if isinstance(error, errors.BackendUnreachableError) or error.is_retryable:
-                self.backend_error = error
-            raise
-
-    def _completion(self) -> Completion | None:
-        if self.backend_error is not None:
-            raise self.backend_error  # later replies would be logged in its place
-        entry = self.next("model")
+    def _reply(self, effect: CallModel | AskPerson | AskApproval) -> Part[Any]:
+        kind = f"model {effect.purpose}" if isinstance(effect, CallModel) else type(effect).__name__
+        entry = self.next(kind)
         if entry is None:
-            return None
-        if "overflow" in entry:
-            raise errors.ContextOverflowError(**entry["overflow"])
-        completion = entry["completion"]
-        usage, timings = Usage(**completion["usage"]), Timings(**completion["timings"])
-        probable = tuple(ValueProbability(**each) for each in completion.get("probabilities", ()))
-        read = {"usage": usage, "timings": timings, "probabilities": probable, "logprobs": (), "trace": ()}
-        return Completion(**{**completion, **read})
-
-    def person(self, person: Person) -> Person:
-        """Wrap a person: replay approvals, then record them."""
-        return _ReplayedPerson(person, self)
+            try:
+                reply = yield effect
+            except GbnfError as error:
+                pieces = effect.pieces if isinstance(effect, CallModel) else ()
+                written = asdict(unfinished(pieces)) if pieces else None
+                self.record(kind, error=_error_to_json(error), written=written)
+                raise
+            self.record(kind, reply=_to_json(effect, reply))
+            return reply
+        if "error" in entry:
+            if isinstance(effect, CallModel) and entry["written"] is not None:
+                effect.pieces += _pieces(entry["written"])
+            raise _read_error(entry["error"])
+        return _read_reply(effect, entry["reply"])
 
     def execute(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """As `run_executor`; also raises InterruptedCallError and ReplayError."""
@@ -108,7 +128,7 @@ class Replay:
                 if "output" in done and context.on_output is not None:
                     context.on_output(done["output"])
                 if "error" in done:
-                    raise errors.ExecutorError(done["error"])
+                    raise _read_error(done["error"])
                 return dict(done["result"])
             if tool.run.effect != "read":
                 raise InterruptedCallError(call)
@@ -126,8 +146,8 @@ class Replay:
             if refused is not None:
                 raise refused
             result = run_executor(tool, arguments, replace(context, on_output=on_output))
-        except errors.ExecutorError as error:
-            self._done(context, [*printed, *getattr(error, "__notes__", ())], error=error.message)
+        except GbnfError as error:
+            self._done(context, [*printed, *getattr(error, "__notes__", ())], error=_error_to_json(error))
             raise
         self._done(context, printed, result=result, durable=tool.run.effect != "read")
         return result
@@ -166,35 +186,73 @@ class Replay:
         """Return the next entry, None at the end of the log. Raises ReplayError if it is of another kind."""
         if not self._played:
             return None
-        entry = self._played.pop()
+        entry = self._played.popleft()
         if entry["kind"] != kind:
             raise ReplayError(f"the log has {entry['kind']!r} where the run expects {kind!r}")
+        self._time = self._began + timedelta(seconds=entry["at_s"])
         return entry
 
     def record(self, kind: str, *, durable: bool = False, **content: Any) -> None:
         """Log a reply."""
-        self._keep({"kind": kind, **content}, durable=durable)
-
-
-class _ReplayedPerson:
-    """A person whose approvals are logged. Answers inside a tool are part of the tool's result."""
-
-    def __init__(self, person: Person, replay: Replay) -> None:
-        self._person, self._replay = person, replay
-
-    def answer(self, form: Form) -> dict[str, Any]:
-        return self._person.answer(form)
-
-    def approve(self, call: Mapping[str, Any]) -> bool:
-        played = self._replay.next("approval")
-        if played is not None:
-            if "error" in played:
-                raise errors.ExecutorError(played["error"])
-            return bool(played["approved"])
+        at_s = (self.clock() - self._began).total_seconds()
         try:
-            approved = self._person.approve(call)
-        except errors.ExecutorError as error:
-            self._replay.record("approval", error=error.message)
-            raise
-        self._replay.record("approval", approved=approved)
-        return approved
+            self._keep({"kind": kind, "at_s": at_s, **content}, durable=durable)
+        except RunLogError as error:
+            raise NotLoggedError(error) from None
+
+
+def _to_json(effect: CallModel | AskPerson | AskApproval, reply: Any) -> Any:
+    match effect:
+        case AskPerson():
+            return reply
+        case AskApproval():
+            return reply is True
+        case CallModel():
+            # the first token's are read for a choice, and no other ones
+            tokens = reply.logprobs if effect.purpose == "choice" else ()
+            logprobs = [
+                (each.token.hex(), each.logprob, [(token.hex(), logprob) for token, logprob in each.top])
+                for each in tokens
+            ]
+            return asdict(replace(reply, logprobs=(), trace=())) | {"logprobs": logprobs}
+        case _:
+            assert_never(effect)
+
+
+def _read_reply(effect: CallModel | AskPerson | AskApproval, reply: Any) -> Any:
+    if not isinstance(effect, CallModel):
+        return reply
+    logprobs = tuple(
+        TokenLogprob(bytes.fromhex(token), logprob, tuple((bytes.fromhex(one), share) for one, share in top))
+        for token, logprob, top in reply["logprobs"]
+    )
+    probabilities = tuple(
+        ValueProbability(**{**each, "alternatives": tuple(map(tuple, each["alternatives"]))})
+        for each in reply["probabilities"]
+    )
+    usage, timings = Usage(**reply["usage"]), Timings(**reply["timings"])
+    read = {"usage": usage, "timings": timings, "probabilities": probabilities, "logprobs": logprobs}
+    return Completion(**{**reply, **read, "trace": ()})
+
+
+def _pieces(written: Mapping[str, Any]) -> list[AnswerPiece]:
+    """Return pieces that are worth the same `unfinished` answer."""
+    pieces = [AnswerPiece("", (ReasoningDelta(written["reasoning"]),))] if written["reasoning"] else []
+    pieces += [AnswerPiece(written["text"], ())] if written["text"] else []
+    return pieces + [AnswerPiece("", ())] * (written["usage"]["completion_tokens"] - len(pieces))
+
+
+def _error_to_json(error: GbnfError) -> dict[str, Any]:
+    known = next(kind for kind in type(error).mro() if getattr(errors, kind.__name__, None) is kind)
+    fields = {
+        name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)
+    }
+    return {"type": known.__name__, "text": str(error), "fields": fields}
+
+
+def _read_error(entry: Mapping[str, Any]) -> GbnfError:
+    kind: type[GbnfError] = getattr(errors, entry["type"])
+    error = kind.__new__(kind)  # its text is made of its fields
+    error.args = (entry["text"],)
+    vars(error).update(entry["fields"])
+    return error

@@ -5,27 +5,32 @@ Everything is logged first. The result file is derived from the log, and may be 
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Outcome, Planner
-from gbnf_server.planner.batch.replay import InterruptedCallError, LogEntry, Replay, ReplayError
+from gbnf_server.planner.batch.replay import (
+    InterruptedCallError,
+    LogEntry,
+    NotLoggedError,
+    Replay,
+    ReplayError,
+)
 from gbnf_server.planner.batch.requests import BatchRequest
-from gbnf_server.planner.drivers import RunEnvironment, adrive, steady_clock
+from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
-from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+from gbnf_server.planner.run_log import RunLog, RunLogError, in_order
 from gbnf_server.system.errors import ExecutorError, SetupError
 
-
-class BatchError(SetupError):
-    """A batch cannot start or resume; the message says why, and what to do."""
+_FORMAT = 2  # of the log
+_HEADER = ""  # its key: no request has this id
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class BatchResult:
 class Batch:
     """Requests, a planner, and the log of their runs.
 
-    Raises BatchError if the log belongs to other tools, options, another model or workspace, is in use, or
+    Raises RunLogError if the log belongs to other tools, options, another model or workspace, is in use, or
     cannot be written.
     """
 
@@ -65,11 +70,10 @@ class Batch:
     ) -> None:
         self.requests = tuple(requests)
         self._planner = planner
-        self._path = log
-        self._lock = threading.Lock()
         header = {
             "batch": digest(
                 {
+                    "format": _FORMAT,
                     "tools": [tool_identity(tool) for tool in planner.tools],
                     "settings": options_identity(planner.options),
                     "backend": planner.options.backend,
@@ -78,16 +82,7 @@ class Batch:
             ),
             "workspace": str(planner.context.workspace.root),
         }
-        try:
-            self._log = AppendLog(log, _entry)
-        except LogInUseError:
-            raise BatchError(f"{log} is in use by another batch: wait until it ends") from None
-        except LogDamagedError as error:
-            raise BatchError(
-                f"{log}, line {error.line}: not a line of a batch log ({error}). Delete the file"
-            ) from None
-        except OSError as error:
-            raise BatchError(f"the log {log} can't be written: {error.strerror or error}") from None
+        self._log = RunLog(log, _entry)
         try:
             self._read(header)
         except BaseException:
@@ -113,62 +108,55 @@ class Batch:
         `on_result` is called with each new result at once, in any order. Closing the iterator, or cancelling
         the task, ends the running runs; running tools are waited for, and their results logged.
         """
-        if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
-        free = asyncio.Semaphore(concurrency)
 
-        async def finished(request: BatchRequest) -> BatchResult:
-            async with free:
-                result = await self._result(request)
+        async def result(request: BatchRequest) -> BatchResult:
+            if request.id in self._results:
+                return self._results[request.id]
+            found = await self._result(request)
             if on_result is not None:
-                on_result(result)
-            return result
+                on_result(found)
+            return found
 
-        left = [request for request in self.requests if request.id not in self._results]
-        tasks = {request.id: asyncio.create_task(finished(request)) for request in left}
-        try:
-            for request in self.requests:
-                yield await tasks[request.id] if request.id in tasks else self._results[request.id]
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        async with aclosing(in_order(self.requests, result, concurrency)) as results:
+            async for each in results:
+                yield each
 
     async def _result(self, request: BatchRequest) -> BatchResult:
-        entries = self._replays.get(request.id, [])
+        entries = self._log.entries.setdefault(request.id, [])
         turn = entries[0]["turn"] if entries else self._planner.context.for_turn().turn
         try:
             context = self._context(request, turn)
         except (SetupError, ExecutorError) as error:
             return BatchResult(request, "failed", error=str(error))
+        began = datetime.fromisoformat(entries[0]["at"]) if entries else context.now()
         if not entries:
-            self._keep(request, {"kind": "started", "turn": turn, "request": digest(asdict(request))})
-        replay = Replay(entries[1:], lambda entry, durable: self._keep(request, entry, durable=durable))
-        environment = RunEnvironment(
-            replay.answers(self._planner.answers),
-            replace(context, person=replay.person(context.person)),
-            self._planner.hooks,
-            replay.execute,
+            started = {"turn": turn, "at": began.isoformat(), "request": digest(asdict(request))}
+            self._keep(request, {"kind": "started", **started})
+        replay = Replay(
+            tuple(entries[1:]), lambda entry, durable: self._keep(request, entry, durable=durable), began
         )
         planner = self._planner
-        clock = steady_clock(context.now())
-        planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=clock)
+        environment = RunEnvironment(
+            planner.answers, context, planner.hooks, replay.execute, replay.clock, resumes=True
+        )
+        planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=replay.clock)
         try:
-            run = await adrive(planning, environment)
+            run = await adrive(replay.planning(planning), environment)
         except InterruptedCallError as error:
             result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
+        except NotLoggedError as error:
+            raise error.reason from None
         except ReplayError as error:
-            raise BatchError(
-                f"request {request.id!r} cannot resume from {self._path}: {error}. Has a tool changed? "
+            raise RunLogError(
+                f"request {request.id!r} cannot resume from {self._log.path}: {error}. Has a tool changed? "
                 "Delete the log to start again; executed calls are not undone."
             ) from None
         else:
-            if replay.backend_error is not None:
-                raise replay.backend_error  # the model was unavailable; the next batch resumes the run
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
         self._results[request.id] = result
+        del entries[1:]  # no longer needed
         return result
 
     def _context(self, request: BatchRequest, turn: str) -> Context:
@@ -178,23 +166,24 @@ class Batch:
         return replace(context, workspace=Workspace(context.workspace.resolve(request.workspace)))
 
     def _keep(self, request: BatchRequest, entry: LogEntry, *, durable: bool = False) -> None:
-        with self._lock:
-            self._log.append({"id": request.id, **entry}, durable=durable)
+        self._log.append({"id": request.id, **entry}, durable=durable)
+        self._log.entries[request.id].append(entry)
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        self._replays: dict[str, list[LogEntry]] = {}
         self._results: dict[str, BatchResult] = {}
-        if not self._log.values:
+        path = self._log.path
+        if not self._log.entries:
             self._log.append(header)
-        elif (logged := self._log.values[0].get("workspace", header["workspace"])) != header["workspace"]:
-            raise BatchError(
-                f"{self._path} belongs to the workspace {logged}, not to {header['workspace']}. "
-                f"Use --workspace {logged}, or another --out, or delete the log to start again; "
+        logged = self._log.entries.get(_HEADER, [{}])[0] if self._log.entries else header
+        if logged.get("workspace", header["workspace"]) != header["workspace"]:
+            raise RunLogError(
+                f"{path} belongs to the workspace {logged['workspace']}, not to {header['workspace']}. "
+                f"Use --workspace {logged['workspace']}, or another --out, or delete the log to start again; "
                 "executed calls are not undone."
             )
-        elif self._log.values[0].get("batch") != header["batch"]:
-            raise BatchError(
-                f"{self._path} belongs to other tools, other settings or another model. Use those, or "
+        if logged.get("batch") != header["batch"]:
+            raise RunLogError(
+                f"{path} belongs to other tools, other settings or another model. Use those, or "
                 "delete it to start again; executed calls are not undone."
             )
         for request in self.requests:
@@ -203,16 +192,14 @@ class Batch:
             try:
                 self._planner.context.workspace.resolve(request.workspace)
             except ExecutorError as error:
-                raise BatchError(f"request {request.id!r}: its workspace: {error}") from None
-        for entry in self._log.values[1:]:
-            self._replays.setdefault(entry["id"], []).append(entry)
+                raise RunLogError(f"request {request.id!r}: its workspace: {error}") from None
         for request in self.requests:
-            replay = self._replays.get(request.id)
+            replay = self._log.entries.get(request.id)
             if not replay:
                 continue
             if replay[0]["request"] != digest(asdict(request)):
-                raise BatchError(
-                    f"request {request.id!r} differs from the one in {self._path}: use another id, or delete "
+                raise RunLogError(
+                    f"request {request.id!r} differs from the one in {path}: use another id, or delete "
                     "the log to start again; executed calls are not undone."
                 )
             last = replay[-1]
@@ -228,8 +215,9 @@ def write_result(file: Any, result: BatchResult) -> None:
     file.flush()
 
 
-def _entry(value: Any) -> Any:
-    """Return a line of the log. Raises TypeError or KeyError if it is none."""
-    if "batch" not in value:
-        _ = value["id"], value["kind"]
-    return value
+def _entry(value: Any) -> tuple[str, Any]:
+    """Return the id of a line's request, and the line. Raises TypeError or KeyError if it is none."""
+    if "kind" in value:
+        return value["id"], value
+    _ = value["batch"]
+    return _HEADER, value

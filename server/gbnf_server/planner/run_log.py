@@ -1,0 +1,141 @@
+"""Runs that are logged and resumed: those of a batch, of an extraction, of a bench.
+
+Invariants: a run whose result is logged is not executed again; an error after which the same request may
+succeed later (`BackendError.may_pass`) is no result: it ends them all, and the next time that run is executed
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from asyncio import wrap_future
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+from gbnf_server.system.errors import SetupError
+from gbnf_server.system.event_loop import run_in_thread
+
+_Key = TypeVar("_Key")
+_Entry = TypeVar("_Entry")
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+MOST_WAITING = 1000
+"""How many results may wait for an earlier one, or for the caller."""
+_END: Any = object()
+
+
+class RunLogError(SetupError):
+    """Runs cannot be logged or resumed; the message says why, and what to do."""
+
+
+class RunLog(Generic[_Key, _Entry]):
+    """The entries of runs, in a file. `entries`: those of each key when it was opened, in order.
+
+    `read` makes the key and the entry of a JSON value; it raises ValueError, KeyError or TypeError. With
+    `fresh`, the content is discarded, readable or not. `hint`: what to do with a file that cannot be used.
+    Raises RunLogError if the file is no such log, is in use, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[Any], tuple[_Key, _Entry]],
+        *,
+        fresh: bool = False,
+        hint: str = "Delete it, or use another file.",
+    ) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self.entries: dict[_Key, list[_Entry]] = {}
+        try:
+            self._log = AppendLog(path, read, fresh=fresh)
+        except LogInUseError:
+            problem = f"{path} is in use by another process. Wait until it ends, or use another file."
+            raise RunLogError(problem) from None
+        except LogDamagedError as error:
+            raise RunLogError(
+                f"{path}, line {error.line}: this is no entry of the log ({error}). {hint}"
+            ) from None
+        except OSError as error:
+            is_taken = isinstance(error, FileExistsError | NotADirectoryError)
+            reason = f"{error.filename} is in the way" if is_taken else error.strerror or error
+            raise RunLogError(f"{path} can't be written: {reason}. {hint}") from None
+        for key, entry in self._log.values:
+            self.entries.setdefault(key, []).append(entry)
+        self._log.values.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, value: Any, *, durable: bool = False) -> None:
+        """Append a JSON value (see `AppendLog.append`). Raises RunLogError."""
+        try:
+            with self._lock:
+                self._log.append(value, durable=durable)
+        except OSError as error:
+            problem = f"{self.path} can't be written: {error.strerror or error}"
+            raise RunLogError(f"{problem}. Free some space: what was logged before is kept.") from None
+
+    def close(self) -> None:
+        """Close the file, and unlock it."""
+        with suppress(OSError):  # `append` has reported what could not be written
+            self._log.close()
+
+
+async def in_order(
+    jobs: Iterable[_Job], run: Callable[[_Job], Coroutine[Any, Any, _Result]], concurrency: int
+) -> AsyncGenerator[_Result, None]:
+    """Run jobs, at most `concurrency` at a time, and yield their results in the order of the jobs.
+
+    A job is taken once it can run, in another thread, since that may take long. After an error no other job
+    is started; it is raised after the results before it. Closing the generator cancels what runs.
+    """
+    if concurrency < 1:
+        raise ValueError(f"concurrency is {concurrency}; it must be at least 1")
+    remaining = iter(jobs)
+    free, room = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency + MOST_WAITING)
+    started: asyncio.Queue[asyncio.Task[_Result] | None] = asyncio.Queue()
+    tasks: set[asyncio.Task[Any]] = set()
+    failed: list[asyncio.Task[_Result]] = []
+
+    def end(task: asyncio.Task[_Result]) -> None:
+        free.release()
+        if task.cancelled() or task.exception() is not None:
+            failed.append(task)
+
+    async def start() -> None:
+        try:
+            while True:
+                await room.acquire()
+                await free.acquire()
+                job = _END if failed else await wrap_future(run_in_thread(partial(next, remaining, _END)))
+                if job is _END:
+                    return
+                task = asyncio.create_task(run(job))
+                task.add_done_callback(end)
+                tasks.add(task)
+                started.put_nowait(task)
+        finally:
+            started.put_nowait(None)
+
+    starting = asyncio.create_task(start())
+    try:
+        while (task := await started.get()) is not None:
+            result = await task
+            tasks.discard(task)
+            room.release()
+            yield result
+        await starting
+    finally:
+        for task in (starting, *tasks):
+            task.cancel()
+        await asyncio.gather(starting, *tasks, return_exceptions=True)

@@ -1,0 +1,170 @@
+"""Whatever fails in the middle of a batch or an extraction, and whoever ends it: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gbnf.tools import Tool
+from gbnf_server.executors import Context, Form, ScriptedPerson, Workspace
+from gbnf_server.planner import Planner, PlannerOptions
+from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult
+from gbnf_server.planner.extraction import ExtractionError, Extractor
+from gbnf_server.system.errors import BackendError, ExecutorError, ExecutorTimeoutError
+from support.by_hand import ANSWER, call
+from support.effort import scaled
+from support.faults import LASTING, Failing, Fault, Killed, Said, dying_log, lasting_part, schedules
+
+WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+
+
+def _tool(name: str, effect: str, *, confirm: bool = False) -> Tool:
+    value = {"name": name, "description": f"The tool {name}.", "args": WORD}
+    return Tool.from_mapping({**value, "run": {"effect": effect, "confirm": confirm}})
+
+
+TOOLS = (_tool("note", "write"), _tool("look", "read"), _tool("drop", "write", confirm=True))
+WORDS = st.sampled_from(["a", "b", "late", "bad"])
+CALLS = st.builds(lambda name, word: call(name, word=word), st.sampled_from(["note", "look", "drop"]), WORDS)
+QUESTIONS = st.just(call("ask_user", question="which?", options=["x", "y"]))
+TEXTS = st.lists(CALLS | CALLS | QUESTIONS | st.sampled_from(LASTING) | st.just("no"), max_size=4)
+SCRIPTS = st.lists(TEXTS.map(lambda texts: (*texts, ANSWER)), min_size=1, max_size=3)
+
+
+class Deciding(ScriptedPerson):
+    """A person who says yes, no, or nothing, each time as the call or question was answered before."""
+
+    def __init__(self, decisions: Mapping[str, bool | None]) -> None:
+        self._decisions = decisions
+        self.asked: Counter[str] = Counter()
+
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        self.asked["approval"] += 1
+        decision = self._decisions.get(call["arguments"]["word"])
+        if decision is None:
+            raise ExecutorError("nobody is there")
+        return decision
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self.asked["question"] += 1
+        return {field.var: field.options[0] for field in form.fields}
+
+
+class Process:
+    """One process after another on one log: what ran, and what each had from the model."""
+
+    def __init__(self, scripts: Sequence[Sequence[Said]], decisions: Mapping[str, bool | None]) -> None:
+        self.requests = [BatchRequest(f"r{number}", f"request {number}") for number in range(len(scripts))]
+        self.texts = {one.query: texts for one, texts in zip(self.requests, scripts, strict=True)}
+        self.person = Deciding(decisions)
+        self.executed: Counter[str] = Counter()
+        self.said: Counter[tuple[str, int]] = Counter()
+
+    def run(
+        self,
+        folder: Path,
+        schedule: Sequence[tuple[Fault, int]] = (),
+        *,
+        concurrency: int = 1,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[BatchResult]:
+        backend = Failing(self.texts, schedule)
+
+        def execute(tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
+            check()
+            self.executed[f"{context.turn} {tool.name} {arguments['word']}"] += tool.run.effect == "write"
+            check()
+            if arguments["word"] == "late":
+                raise ExecutorTimeoutError(tool.name, 3)
+            if arguments["word"] == "bad":
+                raise ExecutorError("no such word")
+            return {"entries": [arguments["word"]]}
+
+        async def collect() -> list[BatchResult]:
+            backend.hanging = asyncio.Event()
+            async with aclosing(batch.results(concurrency)) as stream:
+                results: list[BatchResult] = []
+                while len(results) < len(self.requests):
+                    hung = asyncio.create_task(backend.hanging.wait())
+                    found = asyncio.ensure_future(anext(stream))
+                    await asyncio.wait({hung, found}, return_when=asyncio.FIRST_COMPLETED)
+                    hung.cancel()
+                    if not found.done():
+                        found.cancel()
+                    results.append(await found)
+                return results
+
+        options = PlannerOptions(
+            salvage=True,
+            ask_user=True,
+            call_format="json",
+            max_seconds=None,
+            repeat_calls=True,
+            max_tools=None,
+        )
+        context = Context(Workspace(folder / "world"), person=self.person)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("gbnf_server.planner.batch.replay.run_executor", execute)
+            planner = Planner(TOOLS, backend, options, context=context)
+            try:
+                with Batch(self.requests, planner, folder / "log") as batch:
+                    return asyncio.run(collect())
+            finally:
+                self.said += backend.said
+
+
+INTERRUPTIONS = st.lists(st.tuples(schedules(), st.none() | st.integers(1, 30)), max_size=4)
+DECISIONS = st.dictionaries(WORDS, st.booleans() | st.none())
+
+
+@settings(max_examples=scaled(100), deadline=None)
+@given(SCRIPTS, DECISIONS, INTERRUPTIONS, st.integers(1, 3))
+def test_an_interrupted_batch_is_an_uninterrupted_one(
+    scripts: list[Sequence[Said]],
+    decisions: Mapping[str, bool | None],
+    interruptions: list[tuple[list[tuple[Fault, int]], int | None]],
+    concurrency: int,
+) -> None:
+    with TemporaryDirectory() as name:
+        whole = Process(scripts, decisions)
+        expected = whole.run(Path(name, "whole"), concurrency=concurrency)
+        process, kills = Process(scripts, decisions), 0
+        for schedule, lines in interruptions:
+            with dying_log(lines or 10_000) as check:
+                try:
+                    process.run(Path(name, "cut"), schedule, concurrency=concurrency, check=check)
+                except Killed:
+                    kills += 1
+                except (BackendError, asyncio.CancelledError):
+                    pass
+        results = process.run(Path(name, "cut"), concurrency=concurrency)
+        for one, before in zip(results, expected, strict=True):
+            assert one.request == before.request
+            if one.outcome == "interrupted":
+                assert kills
+            else:
+                assert lasting_part(one.to_json()) == lasting_part(before.to_json())
+        assert process.run(Path(name, "cut")) == results, "what has a result is not run again"
+        assert all(count <= max(before, 1) for count, before in _paired(process.executed, whole.executed))
+        if not kills:
+            assert process.person.asked == whole.person.asked
+            if concurrency == 1:
+                assert process.said == whole.said, "what has a reply is not asked again"
+
+
+def _paired(first: Counter[str], second: Counter[str]) -> list[tuple[int, int]]:
+    """Return the counts of calls of two processes, whose turns have different names."""
+    counts = Counter[str]()
+    for key, count in second.items():
+        counts[key.split(" ", 1)[1]] = max(count, counts[key.split(" ", 1)[1]])
+    return [(count, counts[key.split(" ", 1)[1]]) for key, count in first.items()]
