@@ -1,4 +1,4 @@
-"""The log of a bench (`gbnf_server.planner.run_log`): of each run its events and the state before and after."""
+"""The log of a bench: of each run its events, and the state before and after."""
 
 from __future__ import annotations
 

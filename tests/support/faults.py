@@ -69,6 +69,10 @@ class Failing(FakeBackend):
     def __init__(
         self, texts: Mapping[str, Sequence[Said]], schedule: Iterable[tuple[Fault, int]] = ()
     ) -> None:
+        self.begin(texts, schedule)
+
+    def begin(self, texts: Mapping[str, Sequence[Said]], schedule: Iterable[tuple[Fault, int]] = ()) -> None:
+        """Begin anew with other texts and another schedule."""
         self._texts, self._schedule = texts, iter(schedule)
         self.said: Counter[tuple[str, int]] = Counter()
         self.hanging: asyncio.Event | None = None

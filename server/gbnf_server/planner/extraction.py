@@ -185,8 +185,8 @@ class Extractor(Generic[T]):
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """Return the value that the text describes.
 
-        Raises ExtractionError; BackendError if the server is unreachable, or refuses service; ValueError for a
-        blank text.
+        Raises ExtractionError; BackendError if the server is unreachable, or refuses service; ValueError for
+        a blank text.
         """
         return self._result(self._planner.run(text, images=images))
 

@@ -59,6 +59,7 @@ class BackendUnreachableError(BackendError):
 
     @property
     def may_pass(self) -> bool:
+        """As of `BackendError`: True."""
         return True
 
 
@@ -77,7 +78,8 @@ class ServerResponseError(BackendError):
         super().__init__(text)
 
     @property
-    def may_pass(self) -> bool:  # an error of the server, or of authorization
+    def may_pass(self) -> bool:
+        """As of `BackendError`: for an error of the server, or of authorization."""
         return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
 

@@ -1,12 +1,13 @@
-"""Whatever fails in the middle of a batch or an extraction, and whoever ends it: nothing is lost or doubled."""
+"""Whatever fails in the middle of a batch or an extraction, nothing is lost and nothing is done twice."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,6 +61,19 @@ class Deciding(ScriptedPerson):
         return {field.var: field.options[0] for field in form.fields}
 
 
+async def until_hanging(values: AsyncGenerator[Any], hanging: asyncio.Event, most: int) -> list[Any]:
+    """Return so many values. Raises CancelledError if the backend hangs before."""
+    results: list[Any] = []
+    while len(results) < most:
+        hung, value = asyncio.create_task(hanging.wait()), asyncio.ensure_future(anext(values))
+        await asyncio.wait({hung, value}, return_when=asyncio.FIRST_COMPLETED)
+        hung.cancel()
+        if not value.done():
+            value.cancel()
+        results.append(await value)
+    return results
+
+
 class Process:
     """One process after another on one log: what ran, and what each had from the model."""
 
@@ -93,16 +107,7 @@ class Process:
         async def collect() -> list[BatchResult]:
             backend.hanging = asyncio.Event()
             async with aclosing(batch.results(concurrency)) as stream:
-                results: list[BatchResult] = []
-                while len(results) < len(self.requests):
-                    hung = asyncio.create_task(backend.hanging.wait())
-                    found = asyncio.ensure_future(anext(stream))
-                    await asyncio.wait({hung, found}, return_when=asyncio.FIRST_COMPLETED)
-                    hung.cancel()
-                    if not found.done():
-                        found.cancel()
-                    results.append(await found)
-                return results
+                return await until_hanging(stream, backend.hanging, len(self.requests))
 
         options = PlannerOptions(
             salvage=True,
@@ -168,3 +173,87 @@ def _paired(first: Counter[str], second: Counter[str]) -> list[tuple[int, int]]:
     for key, count in second.items():
         counts[key.split(" ", 1)[1]] = max(count, counts[key.split(" ", 1)[1]])
     return [(count, counts[key.split(" ", 1)[1]]) for key, count in first.items()]
+
+
+GOOD, BAD = (json.dumps({"name": "Even", "arguments": {"number": number}}) for number in (2, 3))
+ANSWERS = st.sampled_from([(GOOD,), (BAD, GOOD), (BAD, BAD), *((error,) for error in LASTING), ("no", GOOD)])
+ASKED = st.lists(st.sampled_from(["a", "b", "c", "d", " ", "\ud800"]), min_size=1, max_size=7)
+
+
+@dataclass
+class Even:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError("it is odd")
+
+
+EXTRACTED_BY = Failing({})
+EXTRACTOR = Extractor(Even, EXTRACTED_BY, attempts=2, max_seconds=None, spans=False)
+
+
+def logged_results(log: Path) -> int:
+    """Return how many results are in a log."""
+    return log.read_text().count("\n") if log.exists() else 0
+
+
+def extracted(
+    answers: Mapping[str, Sequence[Said]],
+    asked: Sequence[str],
+    log: Path,
+    schedule: Sequence[tuple[Fault, int]] = (),
+    *,
+    concurrency: int = 1,
+    most: int | None = None,
+) -> tuple[list[Any], Counter[tuple[str, int]]]:
+    """Return the results, of at most `most` texts, and what the model said."""
+    EXTRACTED_BY.begin(answers, schedule)
+
+    async def collect() -> list[Any]:
+        EXTRACTED_BY.hanging = asyncio.Event()
+        async with aclosing(EXTRACTOR.amany(iter(asked), log, concurrency)) as stream:
+            wanted = len(asked) if most is None else min(most, len(asked))
+            return await until_hanging(stream, EXTRACTED_BY.hanging, wanted)
+
+    results = []
+    with suppress(BackendError, asyncio.CancelledError, Killed):
+        results = asyncio.run(collect())
+    shown = [
+        (str(each), each.attempts) if isinstance(each, ExtractionError) else lasting_part(each.to_json())
+        for each in results
+    ]
+    return shown, EXTRACTED_BY.said
+
+
+@settings(max_examples=scaled(100), deadline=None)
+@given(
+    st.fixed_dictionaries(dict.fromkeys("abcd", ANSWERS)),
+    ASKED,
+    st.lists(
+        st.tuples(schedules(), st.none() | st.integers(1, 7), st.none() | st.integers(0, 4)), max_size=4
+    ),
+    st.integers(1, 3),
+)
+def test_an_interrupted_extraction_is_an_uninterrupted_one(
+    answers: Mapping[str, Sequence[Said]],
+    asked: list[str],
+    interruptions: list[tuple[list[tuple[Fault, int]], int | None, int | None]],
+    concurrency: int,
+) -> None:
+    with TemporaryDirectory() as name:
+        expected, _ = extracted(answers, asked, Path(name, "whole"), concurrency=concurrency)
+        assert len(expected) == len(asked)
+        logged = 0
+        for schedule, lines, most in interruptions:
+            with dying_log(lines or 10_000):
+                extracted(answers, asked, Path(name, "cut"), schedule, concurrency=concurrency, most=most)
+            now = logged_results(Path(name, "cut"))
+            assert now >= logged, "what has a result keeps it"
+            logged = now
+        results, last = extracted(answers, asked, Path(name, "cut"), concurrency=concurrency)
+        assert results == expected
+        texts = Counter(text for text in asked if text.strip() and text.isascii())
+        assert logged_results(Path(name, "cut")) == texts.total(), "one result for each text"
+        assert sum(count for (_, made), count in last.items() if made == 0) == texts.total() - logged
+        assert extracted(answers, asked, Path(name, "cut")) == (expected, Counter())

@@ -29,7 +29,7 @@ from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.executors import Context, Field, Form, run_executor
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
 from gbnf_server.planner.drivers import steady_clock
-from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Event, ExecuteTool
+from gbnf_server.planner.events import AskApproval, AskPerson, CallModel
 from gbnf_server.planner.loop import Planning
 from gbnf_server.planner.model_calls import Clock, Part
 from gbnf_server.planner.run_log import RunLogError
@@ -90,9 +90,10 @@ class Replay:
                 return stop.value  # type: ignore[no-any-return]  # the run
             reply = error = None
             try:
-                # `execute` records what a tool returns, also if the run is cancelled meanwhile
-                is_passed_on = isinstance(request, Event | ExecuteTool)
-                reply = (yield request) if is_passed_on else (yield from self._reply(request))
+                if isinstance(request, CallModel | AskPerson | AskApproval):
+                    reply = yield from self._reply(request)
+                else:  # `execute` records what a tool returns, also if the run is cancelled meanwhile
+                    reply = yield request
             except BaseException as raised:  # noqa: BLE001 - it is raised in the loop, which may end by it
                 error = raised
 
@@ -111,7 +112,7 @@ class Replay:
             return reply
         if "error" in entry:
             if isinstance(effect, CallModel) and entry["written"] is not None:
-                effect.pieces += _pieces(entry["written"])
+                effect.pieces.extend(_pieces(entry["written"]))
             raise _read_error(entry["error"])
         return _read_reply(effect, entry["reply"])
 
