@@ -88,7 +88,7 @@ def drive_by_hand(
     query: str = "do something",
     replies: Iterable[Reply] = (),
     approvals: Iterable[bool | GbnfError] = (),
-    answers: Iterable[str] = (),
+    answers: Iterable[str | Callable[[AskPerson], str]] = (),
     options: ResolvedOptions | None = None,
     images: tuple[Image, ...] = (),
     history: tuple[Message, ...] = (),
@@ -129,6 +129,7 @@ def drive_by_hand(
                 reply = next(results)
             case AskPerson():
                 reply = next(person_answers)
+                reply = reply(request) if callable(reply) else reply
             case AskApproval():
                 reply = next(said)
             case _:

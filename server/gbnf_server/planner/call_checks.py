@@ -145,9 +145,9 @@ def _checked(
         )
     if options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
-    verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     repairs = found.repairs
-    if options.is_small_native and verdict.ok and call["name"] != FINAL_ANSWER.name:
+    is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
+    if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], said(state), known)
         results = [step.result for step in state.steps if step.result is not None]
@@ -161,6 +161,20 @@ def _checked(
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
+    return check_call(call, offer, state, options, repairs=repairs, reasoning=reasoning)
+
+
+def check_call(
+    call: Any,
+    offer: OfferedTools,
+    state: RunState,
+    options: ResolvedOptions,
+    *,
+    repairs: tuple[str, ...] = (),
+    reasoning: str = "",
+) -> AcceptedCall:
+    """Return a call that may be executed, whoever wrote it. Raises `CallRefusedError`."""
+    verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])

@@ -26,7 +26,6 @@ from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias
 
-from gbnf.calls.validation import validate_call
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.readers import looks_like_call
@@ -40,8 +39,8 @@ from gbnf_server.planner.call_checks import (
     AcceptedCall,
     CallRefusedError,
     OfferedTools,
+    check_call,
     check_completion,
-    fill_references,
     proposed_calls,
     proposed_tool,
     result_entries,
@@ -236,7 +235,10 @@ class _Loop(ModelCalls):
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
             unsure = []
         if unsure and options.ask_user:
-            accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
+            try:
+                accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
+            except CallRefusedError as refused:
+                return (yield from self._block(step, refused, offer))
         call = accepted.call
         reasoning = accepted.reasoning or step.reasoning
         if call["name"] == FINAL_ANSWER.name:
@@ -360,7 +362,10 @@ class _Loop(ModelCalls):
     def _ask_values(
         self, accepted: AcceptedCall, unsure: list[ValueProbability], offer: OfferedTools
     ) -> Part[tuple[AcceptedCall, list[ValueProbability]]]:
-        """Ask the person which values are meant; return the call, and the values that are still uncertain."""
+        """Ask the person which values are meant; return the call, and the values that are still uncertain.
+
+        Raises `CallRefusedError` if the call would be a repetition with these values.
+        """
         left = []
         for value in unsure:
             _, field, *path = value.pointer.split("/")
@@ -377,11 +382,16 @@ class _Loop(ModelCalls):
                 continue
             call = deepcopy(accepted.call)
             set_value(call["arguments"], path, known.get(answer, answer))
-            if not validate_call(call, offer.callable, steps=offer.refers_to).ok:
+            repairs, reasoning = accepted.repairs, accepted.reasoning
+            try:
+                accepted = check_call(
+                    call, offer, self.state, self.options, repairs=repairs, reasoning=reasoning
+                )
+            except CallRefusedError as refused:
+                if refused.refusal == "repeated":
+                    refused.call, refused.tool = call, accepted.tool
+                    raise
                 left.append(value)
-                continue
-            arguments = fill_references(accepted.tool, call["arguments"], self.state.entries)
-            accepted = replace(accepted, call=call, arguments=arguments)
         return accepted, left
 
     def _execute(

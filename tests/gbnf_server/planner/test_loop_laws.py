@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 
 from gbnf import validate_call
 from gbnf.protocols.call_protocols import pop_reasoning
-from gbnf.tools import ASK_USER, FINAL_ANSWER
+from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS
+from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import (
     AskApproval,
     AskPerson,
@@ -291,6 +294,64 @@ def events_and_run_are_json(driven: Driven) -> None:
         value = event.to_json()
         assert json.loads(json.dumps(value, allow_nan=False)) == value
     assert driven.run.to_json()["outcome"] == driven.run.outcome
+
+
+NAMES = {"type": "array", "items": {"type": "string", "maxLength": 2}, "maxItems": 2}
+UNCERTAIN_POOL = tuple(
+    Tool.from_mapping({"name": name, "description": name, "args": args, "run": {"effect": effect}})
+    for name, effect, args in (
+        ("look", "read", {}),
+        ("take", "read", {"properties": {"step": {"type": "integer", "fills": "names"}, "names": NAMES}}),
+        ("paint", "write", {"properties": {"color": {"enum": ["red", "blue"]}}, "required": ["color"]}),
+    )
+)
+CHOICES = {"step": ["1", "2", "3"], "color": ['"red"', '"blue"']}
+
+
+def _uncertain(name: str, argument: str, text: str) -> Completion:
+    shares = tuple((each, 1 / len(CHOICES[argument])) for each in CHOICES[argument])
+    value = ValueProbability(f"/arguments/{argument}", shares[0][1], shares)
+    written = completion(f'{{"name": "{name}", "arguments": {{"{argument}": {text}}}}}')
+    return replace(written, probabilities=(value,))
+
+
+def _choosing(index: int) -> Callable[[AskPerson], str]:
+    return lambda asked: (*asked.options[:2], "neither")[index]
+
+
+@settings(max_examples=scaled(100))
+@given(
+    st.lists(
+        st.builds(lambda text: _uncertain("take", "step", text), st.sampled_from(CHOICES["step"]))
+        | st.builds(lambda text: _uncertain("paint", "color", text), st.sampled_from(CHOICES["color"])),
+        min_size=1,
+        max_size=5,
+    ),
+    st.lists(st.sampled_from([["a"], ["long"]]).map(lambda entries: {"entries": entries}), min_size=3),
+    st.lists(st.integers(0, 2).map(_choosing), min_size=5, max_size=5),
+    st.booleans(),
+)
+def test_what_a_person_chooses_is_checked_as_what_the_model_writes(
+    completions: list[Completion], replies: list[Any], answers: list[Any], repeats: bool
+) -> None:
+    chosen = resolved(ask_user=True, confirm_below=0.6, max_steps=7, repeat_calls=repeats)
+    driven = drive_by_hand(
+        UNCERTAIN_POOL,
+        [completion(call("look"))] * 2 + [*completions, completion(ANSWER)],
+        replies=replies,
+        answers=answers,
+        options=chosen,
+    )
+    events_are_well_formed(driven)
+    only_steps_with_entries_are_offered(driven)
+    for step in driven.run.steps:
+        if step.call is not None and step.result is not None:
+            refers_to = [event.refers_to for event in driven.of(StepStarted) if event.step == step.number]
+            assert validate_call(step.call, UNCERTAIN_POOL, steps=refers_to[0]).ok
+    for effect in driven.of(ExecuteTool):
+        assert all(len(name) <= 2 for name in effect.arguments.get("names", ()))
+    written = [step.call for step in driven.run.steps if step.name == "paint" and step.result is not None]
+    assert repeats or len(set(map(canonical, filter(None, written)))) == len(written)
 
 
 @settings(max_examples=scaled(40))
