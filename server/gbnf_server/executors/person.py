@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, assert_never, get_args
 
+from gbnf.surrogates import replace_lone_surrogates
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
@@ -262,7 +263,7 @@ def replace_control_characters(text: str) -> str:
 def _text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ValueError("an answer is required")
-    return given.strip()
+    return replace_lone_surrogates(given).strip()
 
 
 def _yes_no(given: str) -> bool:

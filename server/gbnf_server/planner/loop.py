@@ -475,6 +475,8 @@ class _Loop(ModelCalls):
                 approved = yield from self._waiting(AskApproval(call))
             except ExecutorError as error:  # there is nobody to ask
                 self.state.pending.add(asked)
+                if tool.run.confirm:
+                    self.state.calls.add_unapproved(tool, str(error))
                 raise _DeniedError(str(error)) from None
             self.state.pending.discard(asked)
             if approved is not True:

@@ -3,6 +3,7 @@
 In the state of a run, which a new result changes (another call, or the same one with another result):
 
 - a call that failed, or was denied, is not made again until the state changes;
+- a tool whose calls need approval is not called again in the run after nobody was there to approve one;
 - a call with effect "write" that succeeded is not made again in the run;
 - a call with effect "read" that succeeded `MAX_READS` times (that of a small model: once) is not made again
   until one that writes does;
@@ -56,6 +57,7 @@ class CallLog:
     results: set[tuple[str, str]] = field(default_factory=set)
     failures: Counter[str] = field(default_factory=Counter)  # by tool, since the state changed
     left_out: str = ""  # the tool that the next step leaves out
+    unapproved: dict[str, str] = field(default_factory=dict)  # tools that nobody can approve; with the errors
 
     def add_result(self, tool: Tool, call: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Add a call and its result."""
@@ -78,6 +80,11 @@ class CallLog:
         self.failed.pop(key, None)
         self.failed[key] = clip(error, 200)
 
+    def add_unapproved(self, tool: Tool, error: str) -> None:
+        """Add a tool that nobody can approve: with other arguments it would need approval, too."""
+        if not self._may_repeat(tool):
+            self.unapproved[tool.name] = error
+
     def count_failure(self, tool: Tool, *, is_repetition: bool = False) -> str:
         """Count a failed or refused call. Return why the next step leaves its tool out, "" if it does not."""
         self.failures[tool.name] += 1
@@ -96,6 +103,8 @@ class CallLog:
         key, name = canonical(call), tool.name
         if self._may_repeat(tool):
             return ""
+        if name in self.unapproved:
+            return f"{name} needs approval, and {self.unapproved[name]}; call another tool, or answer"
         if key in self.written:
             return (
                 f"{name} has already been done with these arguments; use its result, or call something else"

@@ -158,7 +158,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = answers = bool(ending) and FINAL_ANSWER.name not in waiting
-    left = tuple(tool for tool in ready if tool.name != state.calls.left_out)
+    unwanted = {state.calls.left_out, *state.calls.unapproved}
+    left = tuple(tool for tool in ready if tool.name not in unwanted)
     if left or asking or answers:
         ready = left
     state.calls.left_out = ""

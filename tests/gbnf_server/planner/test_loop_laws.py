@@ -110,6 +110,7 @@ def runs(draw: st.DrawFn) -> tuple[ResolvedOptions, Driven]:
     driven = drive_by_hand(
         POOL,
         draw(st.lists(COMPLETIONS | COMPLETIONS | COMPLETIONS | FAULTS, min_size=1, max_size=9)),
+        query=draw(st.sampled_from(["do something", "delete the files"])),  # offered only if it is asked for
         replies=draw(st.lists(REPLIES, max_size=8)),
         approvals=draw(st.lists(st.booleans() | st.just(NOBODY), max_size=8)),
         answers=draw(st.lists(st.text(max_size=5), max_size=3)),
@@ -226,6 +227,40 @@ def what_needs_approval_is_never_executed_without(driven: Driven) -> None:
             asked = None
     denied = {event.step for event in driven.of(ToolFailed) if event.fault == "denied"}
     assert not denied & {event.step for event in driven.of(ToolDone)}
+
+
+DELETING = st.builds(lambda path: completion(call("delete_files", paths=[path])), PATHS)
+
+
+@settings(max_examples=scaled(60))
+@given(
+    st.lists(DELETING | DELETING | COMPLETIONS, min_size=1, max_size=6),
+    st.lists(st.booleans() | st.just(NOBODY), min_size=6),
+    st.booleans(),
+)
+def test_nobody_is_asked_to_approve_other_values(
+    completions: list[Completion], approvals: list[Any], repeats: bool
+) -> None:
+    chosen = resolved(max_steps=7, repeat_calls=repeats)
+    driven = drive_by_hand(POOL, completions, approvals=approvals, options=chosen, query="delete the files")
+    events_are_well_formed(driven)
+    what_needs_approval_is_never_executed_without(driven)
+    if not repeats:
+        nobody_is_asked_again(driven)
+
+
+def nobody_is_asked_again(driven: Driven) -> None:
+    absent: set[str] = set()
+    last = ""
+    for event in driven.events:
+        match event:
+            case StepStarted():
+                assert not absent.intersection(event.tools)
+            case ToolCalled(asks=True):
+                assert event.name not in absent
+                last = event.name
+            case ToolFailed(error=error) if error == str(NOBODY):
+                absent.add(last)
 
 
 def the_history_grows_by_one_call_and_one_result(chosen: ResolvedOptions, driven: Driven) -> None:
