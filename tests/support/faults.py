@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import pytest
@@ -61,7 +61,8 @@ def schedules(faults: Sequence[Fault] = (*PASSING, HANGS)) -> st.SearchStrategy[
 class Failing(FakeBackend):
     """A backend that says its script's texts, in pieces, or what a schedule has for the next answer.
 
-    `said`: the answers that came to their end, by request. `hanging`: set while an answer hangs.
+    `said`: the answers that came to their end, by request. `hanging`: set while an answer hangs. `open`: how
+    many answers have begun, and not ended.
     """
 
     name = "failing"
@@ -76,8 +77,18 @@ class Failing(FakeBackend):
         self._texts, self._schedule = texts, iter(schedule)
         self.said: Counter[tuple[str, int]] = Counter()
         self.hanging: asyncio.Event | None = None
+        self.open = 0
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+        self.open += 1
+        try:
+            async with aclosing(self._events(request)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.open -= 1
+
+    async def _events(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         first = next(message["content"] for message in request.messages if message["role"] == "user")
         is_salvage = first.startswith(_SALVAGE)
         query = first.removeprefix(_SALVAGE).split("\n\n")[0] if is_salvage else first

@@ -250,7 +250,7 @@ def _perform(
 
 async def _aperform(effect: ExecuteTool | AskPerson | AskApproval, environment: RunEnvironment) -> Any:
     """As `_perform`; if it is cancelled, a tool is waited for, but not one that waits for a person."""
-    person = _CancellablePerson(environment.context.person)
+    person = CancellablePerson(environment.context.person)
     context = replace(environment.context, person=person)
     performed = run_in_thread(partial(_perform, effect, context, environment))
     try:
@@ -262,18 +262,19 @@ async def _aperform(effect: ExecuteTool | AskPerson | AskApproval, environment: 
         raise
 
 
-class _CancellablePerson:
-    """A person whose answers are rejected once `cancelled` is set."""
+class CancellablePerson:
+    """A person whose answers are rejected once `cancelled` is set; `has_rejected`: whether one was."""
 
     def __init__(self, person: Person) -> None:
         self._person = person
-        self.cancelled = False
-        self.is_answering = False
+        self.cancelled = self.has_rejected = self.is_answering = False
 
     def answer(self, form: Form) -> dict[str, Any]:
+        """Return the person's answers. Raises ExecutorError, also if the run was cancelled."""
         return self._answer(self._person.answer, form)
 
     def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the person approves. Raises ExecutorError, also if the run was cancelled."""
         return self._answer(self._person.approve, call)
 
     def _answer(self, ask: Callable[[_Asked], _Value], asked: _Asked) -> _Value:
@@ -282,6 +283,7 @@ class _CancellablePerson:
             if not self.cancelled:
                 answer = ask(asked)
             if self.cancelled:
+                self.has_rejected = True
                 raise ExecutorError("the run was cancelled")
             return answer
         finally:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,14 +19,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf_server.executors import Context, Form, ScriptedPerson, Workspace
+from gbnf_server.backends.answer import answer
+from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult
+from gbnf_server.planner.drivers import RunEnvironment, astream, drive
+from gbnf_server.planner.events import Event, RunFinished, ToolCalled, ToolDone, ToolFailed
 from gbnf_server.planner.extraction import ExtractionError, Extractor
-from gbnf_server.system.errors import BackendError, ExecutorError, ExecutorTimeoutError
-from support.by_hand import ANSWER, call
+from gbnf_server.planner.loop import plan
+from gbnf_server.planner.options import ResolvedOptions
+from gbnf_server.system.errors import (
+    BackendError,
+    ContextOverflowError,
+    ExecutorError,
+    ExecutorTimeoutError,
+)
+from support.by_hand import ANSWER, call, ticking
 from support.effort import scaled
-from support.faults import LASTING, Failing, Fault, Killed, Said, dying_log, lasting_part, schedules
+from support.faults import LASTING, PASSING, Failing, Fault, Killed, Said, dying_log, lasting_part, schedules
 
 WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 
@@ -126,6 +138,76 @@ class Process:
                     return asyncio.run(collect())
             finally:
                 self.said += backend.said
+                assert backend.open == 0
+
+
+@settings(max_examples=scaled(150), deadline=None)
+@given(
+    TEXTS,
+    st.dictionaries(WORDS, st.booleans() | st.none()),
+    schedules((*PASSING, *LASTING, ContextOverflowError(9, 5))),
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.integers(1, 20),
+)
+def test_a_run_ends_with_run_finished(
+    texts: Sequence[Said],
+    decisions: Mapping[str, bool | None],
+    schedule: list[tuple[Fault, int]],
+    is_blocking: bool,
+    resumes: bool,
+    most: int | None,
+) -> None:
+    """Whatever a backend and a person do, and wherever the caller stops."""
+    backend, events = Failing({"go": (*texts, ANSWER)}, schedule), []
+    executed: list[str] = []
+    raised: BackendError | None = None
+
+    def execute(tool: Tool, arguments: Mapping[str, Any], _context: Context) -> dict[str, Any]:
+        executed.append(tool.name)
+        if arguments["word"] == "bad":
+            raise ExecutorError("no such word")
+        return {"entries": [arguments["word"]]}
+
+    def take(event: Event) -> bool:
+        events.append(event)
+        return len(events) == most
+
+    async def run_in_loop() -> None:
+        async with aclosing(astream(planning, environment, text=True)) as stream:
+            async for event in stream:
+                if take(event):
+                    return
+
+    with TemporaryDirectory() as name:
+        context = Context(Workspace(Path(name)), person=Deciding(decisions))
+        answers = partial(answer, backend)
+        environment = RunEnvironment(answers, context, (), execute, resumes=resumes)
+        options = ResolvedOptions.resolve(
+            PlannerOptions(ask_user=True, call_format="json", max_tools=None), backend
+        )
+        planning = plan("go", TOOLS, options, turn="t", clock=ticking())
+        try:
+            if is_blocking:
+                with closing(drive(planning, environment, text=True)) as stream:
+                    for event in stream:
+                        if take(event):
+                            break
+            else:
+                asyncio.run(run_in_loop())
+        except BackendError as error:
+            raised = error
+    has_finished = any(isinstance(event, RunFinished) for event in events)
+    assert has_finished == isinstance(events[-1], RunFinished)
+    if raised is None:
+        assert has_finished or len(events) == most
+    else:
+        assert (resumes, raised.may_pass, has_finished) == (True, True, False)
+    assert backend.open == 0
+    done = [event.name for event in events if isinstance(event, ToolDone | ToolFailed)]
+    called = [event.name for event in events if isinstance(event, ToolCalled)]
+    assert len(done) <= len(called) <= len(done) + 1
+    assert len(executed) <= len(called), "nothing is executed that was not reported before"
 
 
 INTERRUPTIONS = st.lists(st.tuples(schedules(), st.none() | st.integers(1, 30)), max_size=4)
@@ -219,6 +301,7 @@ def extracted(
     results = []
     with suppress(BackendError, asyncio.CancelledError, Killed):
         results = asyncio.run(collect())
+    assert EXTRACTED_BY.open == 0
     shown = [
         (str(each), each.attempts) if isinstance(each, ExtractionError) else lasting_part(each.to_json())
         for each in results
@@ -257,3 +340,49 @@ def test_an_interrupted_extraction_is_an_uninterrupted_one(
         assert logged_results(Path(name, "cut")) == texts.total(), "one result for each text"
         assert sum(count for (_, made), count in last.items() if made == 0) == texts.total() - logged
         assert extracted(answers, asked, Path(name, "cut")) == (expected, Counter())
+
+
+class Late(ScriptedPerson):
+    """A person who answers once `answers` is set. `asked` is set when the question comes."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def answer(self, form: Form) -> dict[str, Any]:
+        self.asked.set()
+        self.answers.wait()
+        return {field.var: "x" for field in form.fields}
+
+
+def test_an_answer_after_the_end_of_a_run_is_no_result(tmp_path: Path) -> None:
+    person, ended = Late(), threading.Event()
+    form = Form("F", (Field("answer", "which?", "text"),))
+
+    def execute(_tool: Tool, _arguments: Any, context: Context) -> dict[str, Any]:
+        try:
+            return {"entries": [context.person.answer(form)["answer"]]}
+        finally:
+            ended.set()
+
+    script = {"go": (call("look", word="a"), ANSWER)}
+    context = Context(Workspace(tmp_path / "world"), person=person)
+    planner = Planner(TOOLS, Failing(script), PlannerOptions(call_format="json"), context=context)
+
+    async def run() -> None:
+        with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
+            async with aclosing(batch.results()) as results:
+                task = asyncio.ensure_future(anext(results))
+                await asyncio.to_thread(person.asked.wait)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            person.answers.set()
+            await asyncio.to_thread(ended.wait)
+            async with aclosing(batch.results()) as results:
+                [result] = [each async for each in results]
+        assert result.run is not None
+        assert [step["result"] for step in result.run["steps"]] == [{"entries": ["x"]}, None]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gbnf_server.planner.batch.replay.run_executor", execute)
+        asyncio.run(run())

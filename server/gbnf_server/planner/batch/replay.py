@@ -28,7 +28,7 @@ from gbnf_server.backends.answer import AnswerPiece, unfinished
 from gbnf_server.backends.base import Completion, Timings, Usage
 from gbnf_server.executors import Context, Field, Form, run_executor
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
-from gbnf_server.planner.drivers import steady_clock
+from gbnf_server.planner.drivers import CancellablePerson, steady_clock
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel
 from gbnf_server.planner.loop import Planning
 from gbnf_server.planner.model_calls import Clock, Part
@@ -154,7 +154,12 @@ class Replay:
         return result
 
     def _done(self, context: Context, printed: Sequence[str], *, durable: bool = False, **came: Any) -> None:
-        """Record how a tool ended, what it printed, and which credentials it asked for."""
+        """Record how a tool ended, what it printed, and which credentials it asked for.
+
+        Not if it got no answer since the run was cancelled: another run would have got one.
+        """
+        if isinstance(context.person, CancellablePerson) and context.person.has_rejected:
+            return
         if printed:
             came["output"] = "\n".join(printed)
         prompts = context.secrets.prompts
