@@ -39,7 +39,12 @@ from gbnf_server.planner.fingerprints import describe_server_model, identity
 from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars
 from gbnf_server.planner.run_log import RunLogError
-from gbnf_server.system.errors import BackendUnreachableError, SetupError
+from gbnf_server.system.errors import (
+    BackendError,
+    BackendUnreachableError,
+    ServerResponseError,
+    SetupError,
+)
 from support.effort import scaled
 from support.executors import bundled_tools
 from support.scripts import Told
@@ -238,10 +243,11 @@ def test_each_case_has_its_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_done_is_never_done_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [BackendUnreachableError("gone"), ServerResponseError(503, "later")])
+def test_what_was_done_is_never_done_again(tmp_path: Path, fault: BackendError) -> None:
     path = tmp_path / "a.jsonl"
-    backend_error = Told(FOLDER, DONE, lost_after=3)  # in the middle of the second case
-    with RunLog(path) as log, pytest.raises(BackendUnreachableError):
+    backend_error = Told(FOLDER, DONE, lost_after=3, fault=fault)  # in the middle of the second case
+    with RunLog(path) as log, pytest.raises(type(fault)):
         list(_bench(backend_error, runs=2).run_all(log))
     again: Any = Told(FOLDER, DONE)
     with RunLog(path) as log:

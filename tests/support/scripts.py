@@ -54,16 +54,18 @@ class Script(FakeBackend):
 class Told(FakeBackend):
     """A backend that says its texts in turn, in every run anew, and then the last one again and again.
 
-    `asked`: the query of each request. `lost_after`: after so many answers nobody answers any more.
+    `asked`: the query of each request. `lost_after`: after so many answers nobody answers any more, or
+    `fault` is raised instead.
     """
 
-    def __init__(self, *texts: str, lost_after: int | None = None) -> None:
+    def __init__(self, *texts: str, lost_after: int | None = None, fault: BackendError | None = None) -> None:
         self._texts, self._lost_after = texts, lost_after
+        self._fault = fault or BackendUnreachableError("the server is gone")
         self.asked: list[str] = []
 
     def respond(self, messages: Sequence[Message], **_limits: Any) -> Completion:
         if len(self.asked) == self._lost_after:
-            raise BackendUnreachableError("the server is gone")
+            raise self._fault
         self.asked.append(messages[1]["content"])
         said = sum(message["role"] == "assistant" for message in messages)
         text = self._texts[min(said, len(self._texts) - 1)]

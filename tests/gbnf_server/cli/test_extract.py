@@ -133,7 +133,7 @@ def test_each_text_has_a_line(gbnf: Gbnf, model: Path, person: Path, tmp_path: P
         line["value"] for line in lines
     ]
     other = gbnf(*command, "--max-tokens", "300")
-    assert other.code == ExitCode.INPUT
+    assert other.code == ExitCode.ENVIRONMENT
     assert "another type, model or options" in " ".join(other.err.split())
 
 

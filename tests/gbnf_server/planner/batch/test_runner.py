@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend, Completion
+from gbnf_server.backends.base import Backend, Completion, ModelInfo
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult, write_result
@@ -30,7 +30,9 @@ from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowEr
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, call
 from support.effort import scaled
+from support.faults import lasting_part
 from support.scripts import HANDLE, Copying, Script
+from support.small_models import FORMAT, odds, written
 from support.toys import make_tool
 
 REQUESTS = tuple(BatchRequest(f"r{number}", f"request {number}") for number in range(3))
@@ -229,6 +231,31 @@ def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tm
         RunLogError, match=r"cannot resume from .*: the log has 'done' where the run expects 'begun'"
     ):
         run(looks, tmp_path, Script(LOOKING))
+
+
+class Odds(Script):
+    """A small model that is asked at its first token whether it calls."""
+
+    model = ModelInfo(tool_format=FORMAT, parameters=500_000_000, gives_logprobs=True)
+
+    def respond(self, messages: Sequence[Message], **limits: Any) -> Completion:
+        if limits["max_tokens"] == 1:
+            self.asked += 1
+            return odds(3.0)
+        return super().respond(messages, **limits)
+
+
+def test_the_odds_of_a_small_model_are_replayed(looks: tuple[Tool, ...], tmp_path: Path) -> None:
+    look = written({"name": "look", "arguments": {}})
+    texts = {one.query: (look, "Nothing was seen.") for one in REQUESTS}
+    whole, lost, script = Odds(texts), Odds(texts, lost_after=2), Odds(texts)
+    expected = run(looks, tmp_path / "whole", whole)
+    with pytest.raises(BackendUnreachableError):
+        run(looks, tmp_path, lost)
+    assert lost.asked == 2
+    found = run(looks, tmp_path, script)
+    assert [lasting_part(one.to_json()) for one in found] == [lasting_part(one.to_json()) for one in expected]
+    assert script.asked == whole.asked - 2
 
 
 def test_closing_the_results_ends_the_runs(looks: tuple[Tool, ...], tmp_path: Path) -> None:
