@@ -147,11 +147,10 @@ class _Driving:
 
     def fail(self, effect: Effect, error: GbnfError) -> None:
         """Take the error of an effect, or raise it if the run is to be resumed."""
-        if self.environment.resumes and isinstance(error, BackendError) and error.may_pass:
-            # an answer that had begun, and took longer than the run may, is the run's end
-            is_slow = isinstance(error, AnswerTimeoutError) and isinstance(effect, CallModel)
-            if not (is_slow and effect.pieces and effect.request.timeout_s is not None):
-                raise error
+        begun = effect.pieces if isinstance(effect, CallModel) and effect.request.timeout_s else ()
+        is_end = bool(begun) and isinstance(error, AnswerTimeoutError)  # it took longer than the run may
+        if self.environment.resumes and isinstance(error, BackendError) and error.may_pass and not is_end:
+            raise error
         self.error = error
 
     def close(self) -> None:

@@ -59,17 +59,17 @@ class Deciding(ScriptedPerson):
 
     def __init__(self, decisions: Mapping[str, bool | None]) -> None:
         self._decisions = decisions
-        self.asked: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def approve(self, call: Mapping[str, Any]) -> bool:
-        self.asked["approval"] += 1
+        self.counts["approval"] += 1
         decision = self._decisions.get(call["arguments"]["word"])
         if decision is None:
             raise ExecutorError("nobody is there")
         return decision
 
     def answer(self, form: Form) -> dict[str, Any]:
-        self.asked["question"] += 1
+        self.counts["question"] += 1
         return {field.var: field.options[0] for field in form.fields}
 
 
@@ -244,7 +244,7 @@ def test_an_interrupted_batch_is_an_uninterrupted_one(
         assert process.run(Path(name, "cut")) == results, "what has a result is not run again"
         assert all(count <= max(before, 1) for count, before in _paired(process.executed, whole.executed))
         if not kills:
-            assert process.person.asked == whole.person.asked
+            assert process.person.counts == whole.person.counts
             if concurrency == 1:
                 assert process.said == whole.said, "what has a reply is not asked again"
 
@@ -343,13 +343,13 @@ def test_an_interrupted_extraction_is_an_uninterrupted_one(
 
 
 class Late(ScriptedPerson):
-    """A person who answers once `answers` is set. `asked` is set when the question comes."""
+    """A person who answers once `answers` is set. `was_asked` is set when the question comes."""
 
     def __init__(self) -> None:
-        self.asked, self.answers = threading.Event(), threading.Event()
+        self.was_asked, self.answers = threading.Event(), threading.Event()
 
     def answer(self, form: Form) -> dict[str, Any]:
-        self.asked.set()
+        self.was_asked.set()
         self.answers.wait()
         return {field.var: "x" for field in form.fields}
 
@@ -372,7 +372,7 @@ def test_an_answer_after_the_end_of_a_run_is_no_result(tmp_path: Path) -> None:
         with Batch([BatchRequest("r", "go")], planner, tmp_path / "log") as batch:
             async with aclosing(batch.results()) as results:
                 task = asyncio.ensure_future(anext(results))
-                await asyncio.to_thread(person.asked.wait)
+                await asyncio.to_thread(person.was_asked.wait)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task

@@ -14,20 +14,22 @@ when a tool is called with the handle.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
 
 from gbnf.errors import GbnfError
 from gbnf.strict_json import map_json
 from gbnf.tool_formats import ReasoningDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import AnswerPiece, unfinished
-from gbnf_server.backends.base import Completion, Timings, Usage
+from gbnf_server.backends.base import Completion
 from gbnf_server.executors import Context, Field, Form, run_executor
-from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
 from gbnf_server.planner.drivers import CancellablePerson, steady_clock
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel
 from gbnf_server.planner.loop import Planning
@@ -36,18 +38,17 @@ from gbnf_server.planner.run_log import RunLogError
 from gbnf_server.system import errors
 
 LogEntry = Mapping[str, Any]
+_COMPLETIONS = TypeAdapter(
+    tuple[Completion],  # a dataclass itself takes no configuration
+    config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants"),
+)
 
 
 class ReplayError(Exception):
-    """The log does not match the run: something that determines it has changed. Not for the loop."""
+    """The log does not match the run, or, if its cause is a RunLogError, cannot be written.
 
-
-class NotLoggedError(Exception):
-    """A reply cannot be logged, so that the run must not go on. Not for the loop. Field: `reason`."""
-
-    def __init__(self, reason: RunLogError) -> None:
-        self.reason = reason
-        super().__init__(str(reason))
+    It ends the run: it is no error that the loop may handle.
+    """
 
 
 class InterruptedCallError(Exception):
@@ -108,13 +109,20 @@ class Replay:
                 written = asdict(unfinished(pieces)) if pieces else None
                 self.record(kind, error=_error_to_json(error), written=written)
                 raise
-            self.record(kind, reply=_to_json(effect, reply))
+            logged = reply is True if isinstance(effect, AskApproval) else reply
+            if isinstance(effect, CallModel):  # the tokens are read for a choice only
+                tokens = reply.logprobs if effect.purpose == "choice" else ()
+                shortened = replace(reply, logprobs=tokens, trace=())
+                [logged] = _COMPLETIONS.dump_python((shortened,), mode="json")
+            self.record(kind, reply=logged)
             return reply
         if "error" in entry:
             if isinstance(effect, CallModel) and entry["written"] is not None:
                 effect.pieces.extend(_pieces(entry["written"]))
             raise _read_error(entry["error"])
-        return _read_reply(effect, entry["reply"])
+        if isinstance(effect, CallModel):
+            return _COMPLETIONS.validate_json(json.dumps([entry["reply"]]))[0]
+        return entry["reply"]
 
     def execute(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """As `run_executor`; also raises InterruptedCallError and ReplayError."""
@@ -204,41 +212,7 @@ class Replay:
         try:
             self._keep({"kind": kind, "at_s": at_s, **content}, durable=durable)
         except RunLogError as error:
-            raise NotLoggedError(error) from None
-
-
-def _to_json(effect: CallModel | AskPerson | AskApproval, reply: Any) -> Any:
-    match effect:
-        case AskPerson():
-            return reply
-        case AskApproval():
-            return reply is True
-        case CallModel():
-            # the first token's are read for a choice, and no other ones
-            tokens = reply.logprobs if effect.purpose == "choice" else ()
-            logprobs = [
-                (each.token.hex(), each.logprob, [(token.hex(), logprob) for token, logprob in each.top])
-                for each in tokens
-            ]
-            return asdict(replace(reply, logprobs=(), trace=())) | {"logprobs": logprobs}
-        case _:
-            assert_never(effect)
-
-
-def _read_reply(effect: CallModel | AskPerson | AskApproval, reply: Any) -> Any:
-    if not isinstance(effect, CallModel):
-        return reply
-    logprobs = tuple(
-        TokenLogprob(bytes.fromhex(token), logprob, tuple((bytes.fromhex(one), share) for one, share in top))
-        for token, logprob, top in reply["logprobs"]
-    )
-    probabilities = tuple(
-        ValueProbability(**{**each, "alternatives": tuple(map(tuple, each["alternatives"]))})
-        for each in reply["probabilities"]
-    )
-    usage, timings = Usage(**reply["usage"]), Timings(**reply["timings"])
-    read = {"usage": usage, "timings": timings, "probabilities": probabilities, "logprobs": logprobs}
-    return Completion(**{**reply, **read, "trace": ()})
+            raise ReplayError(str(error)) from error
 
 
 def _pieces(written: Mapping[str, Any]) -> list[AnswerPiece]:

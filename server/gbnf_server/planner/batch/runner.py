@@ -15,13 +15,7 @@ from typing import Any, Literal, Self
 
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner import Outcome, Planner
-from gbnf_server.planner.batch.replay import (
-    InterruptedCallError,
-    LogEntry,
-    NotLoggedError,
-    Replay,
-    ReplayError,
-)
+from gbnf_server.planner.batch.replay import InterruptedCallError, LogEntry, Replay, ReplayError
 from gbnf_server.planner.batch.requests import BatchRequest
 from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
@@ -145,9 +139,9 @@ class Batch:
         except InterruptedCallError as error:
             result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
-        except NotLoggedError as error:
-            raise error.reason from None
         except ReplayError as error:
+            if isinstance(error.__cause__, RunLogError):
+                raise error.__cause__ from None
             raise RunLogError(
                 f"request {request.id!r} cannot resume from {self._log.path}: {error}. Has a tool changed? "
                 "Delete the log to start again; executed calls are not undone."

@@ -17,7 +17,7 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.answer import AnswerPiece, unfinished
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
-from gbnf_server.planner.batch.replay import NotLoggedError, Replay, ReplayError
+from gbnf_server.planner.batch.replay import Replay, ReplayError
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Purpose
 from gbnf_server.planner.run_log import RunLogError
 from gbnf_server.system import errors
@@ -165,5 +165,5 @@ def test_a_run_ends_where_a_reply_cannot_be_logged() -> None:
 
     run = Replay([], full, BEGAN).planning(loop())
     next(run)
-    with pytest.raises(NotLoggedError, match="no space"):
+    with pytest.raises(ReplayError, match="no space"):
         run.send("x")

@@ -223,7 +223,7 @@ def test_a_run_on_a_server_that_ignored_the_grammar_resumes(looks: tuple[Tool, .
 
 def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tmp_path: Path) -> None:
     with pytest.raises(BackendUnreachableError):
-        run(looks, tmp_path, Script(LOOKING, lost_after=4))
+        run(looks, tmp_path, Script(LOOKING, lost_after=1))
     log = tmp_path / "log"
     begun = next(line for line in log.read_text().splitlines(keepends=True) if '"begun"' in line)
     log.write_text(log.read_text().replace(begun, "", 1))
