@@ -18,7 +18,7 @@ import json
 import re
 import shutil
 import weakref
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -332,7 +332,7 @@ def extract_many(
     log: Path | str | None = None,
     concurrency: int = 4,
     **options: Unpack[Options],
-) -> Iterator[Extraction[T] | ExtractionError]:
+) -> Generator[Extraction[T] | ExtractionError, None, None]:
     """Yield the result of each text, in order; a text without a valid value gives an ExtractionError.
 
     `texts` are taken as they are needed, in another thread. `concurrency`: how many at a time. `log`: a file
@@ -358,7 +358,7 @@ async def aextract_many(
             yield each
 
 
-def extract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Iterator[T]:
+def extract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Generator[T, None, None]:
     """Yield partial values as they grow, and last the whole one; see `Extractor.astream`."""
     return shared_loop().iterate(Extractor[Any](type_, **options).astream(text))
 
