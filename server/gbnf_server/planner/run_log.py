@@ -1,8 +1,8 @@
 """Runs that are logged and resumed: those of a batch, of an extraction, of a bench.
 
 Invariants: a run whose result is logged is not executed again; an error after which the same request may
-succeed later (`BackendError.may_pass`) is no result: it ends them all, and the next time that run is executed
-again.
+succeed later (`BackendError.is_retryable`) is no result: it ends them all, and the next time that run is
+executed again.
 """
 
 from __future__ import annotations

@@ -46,21 +46,15 @@ class GbnfServerError(GbnfError):
 
 
 class BackendError(GbnfServerError):
-    """A model did not answer as it should."""
+    """A model did not answer as it should. `is_retryable`: whether the same request may succeed later."""
 
-    @property
-    def may_pass(self) -> bool:
-        """Whether the same request may succeed later: the fault is not in the request."""
-        return False
+    is_retryable = False
 
 
 class BackendUnreachableError(BackendError):
     """No server answers at the address, or the connection broke and retrying did not help."""
 
-    @property
-    def may_pass(self) -> bool:
-        """As of `BackendError`: True."""
-        return True
+    is_retryable = True
 
 
 class AnswerTimeoutError(BackendUnreachableError):
@@ -72,15 +66,12 @@ class ServerResponseError(BackendError):
 
     def __init__(self, status: int, message: str) -> None:
         self.status, self.message = status, message
+        # an error of the server, or of authorization
+        self.is_retryable = status >= 500 or status in {401, 402, 403, 404, 407, 408, 425, 429}
         text = f"the server answered with HTTP {status}: {message}"
         if status in {401, 403}:
             text += ". Set its API key: --api-key, LLAMA_API_KEY, or api_key in a program."
         super().__init__(text)
-
-    @property
-    def may_pass(self) -> bool:
-        """As of `BackendError`: for an error of the server, or of authorization."""
-        return self.status >= 500 or self.status in {401, 402, 403, 404, 407, 408, 425, 429}
 
 
 class GrammarRefusedError(BackendError):

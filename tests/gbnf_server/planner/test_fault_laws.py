@@ -202,7 +202,7 @@ def test_a_run_ends_with_run_finished(
     if raised is None:
         assert has_finished or len(events) == most
     else:
-        assert (resumes, raised.may_pass, has_finished) == (True, True, False)
+        assert (resumes, raised.is_retryable, has_finished) == (True, True, False)
     assert backend.open == 0
     done = [event.name for event in events if isinstance(event, ToolDone | ToolFailed)]
     called = [event.name for event in events if isinstance(event, ToolCalled)]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -106,7 +106,7 @@ class Replay:
                 reply = yield effect
             except GbnfError as error:
                 pieces = effect.pieces if isinstance(effect, CallModel) else ()
-                written = asdict(unfinished(pieces)) if pieces else None
+                written = [(piece.text, unfinished([piece]).reasoning) for piece in pieces]
                 self.record(kind, error=_error_to_json(error), written=written)
                 raise
             logged = reply is True if isinstance(effect, AskApproval) else reply
@@ -117,8 +117,8 @@ class Replay:
             self.record(kind, reply=logged)
             return reply
         if "error" in entry:
-            if isinstance(effect, CallModel) and entry["written"] is not None:
-                effect.pieces.extend(_pieces(entry["written"]))
+            for text, reasoning in entry["written"] if isinstance(effect, CallModel) else ():
+                effect.pieces.append(AnswerPiece(text, (ReasoningDelta(reasoning),)))
             raise _read_error(entry["error"])
         if isinstance(effect, CallModel):
             return _COMPLETIONS.validate_json(json.dumps([entry["reply"]]))[0]
@@ -215,13 +215,6 @@ class Replay:
             raise ReplayError(str(error)) from error
 
 
-def _pieces(written: Mapping[str, Any]) -> list[AnswerPiece]:
-    """Return pieces that are worth the same `unfinished` answer."""
-    pieces = [AnswerPiece("", (ReasoningDelta(written["reasoning"]),))] if written["reasoning"] else []
-    pieces += [AnswerPiece(written["text"], ())] if written["text"] else []
-    return pieces + [AnswerPiece("", ())] * (written["usage"]["completion_tokens"] - len(pieces))
-
-
 def _error_to_json(error: GbnfError) -> dict[str, Any]:
     known = next(kind for kind in type(error).mro() if getattr(errors, kind.__name__, None) is kind)
     fields = {
@@ -232,7 +225,6 @@ def _error_to_json(error: GbnfError) -> dict[str, Any]:
 
 def _read_error(entry: Mapping[str, Any]) -> GbnfError:
     kind: type[GbnfError] = getattr(errors, entry["type"])
-    error = kind.__new__(kind)  # its text is made of its fields
-    error.args = (entry["text"],)
+    error = kind.__new__(kind, entry["text"])  # without the constructor, which composes the text
     vars(error).update(entry["fields"])
     return error
