@@ -105,8 +105,10 @@ class Replay:
             try:
                 reply = yield effect
             except GbnfError as error:
-                pieces = effect.pieces if isinstance(effect, CallModel) else ()
-                written = [(piece.text, unfinished([piece]).reasoning) for piece in pieces]
+                written = [
+                    (piece.text, unfinished([piece]).reasoning)
+                    for piece in (effect.pieces if isinstance(effect, CallModel) else ())
+                ]
                 self.record(kind, error=_error_to_json(error), written=written)
                 raise
             logged = reply is True if isinstance(effect, AskApproval) else reply
@@ -117,8 +119,9 @@ class Replay:
             self.record(kind, reply=logged)
             return reply
         if "error" in entry:
-            for text, reasoning in entry["written"] if isinstance(effect, CallModel) else ():
-                effect.pieces.append(AnswerPiece(text, (ReasoningDelta(reasoning),)))
+            if isinstance(effect, CallModel):
+                pieces = [AnswerPiece(text, (ReasoningDelta(said),)) for text, said in entry["written"]]
+                effect.pieces.extend(pieces)
             raise _read_error(entry["error"])
         if isinstance(effect, CallModel):
             return _COMPLETIONS.validate_json(json.dumps([entry["reply"]]))[0]
