@@ -91,7 +91,7 @@ class Failing(FakeBackend):
     async def _events(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         first = next(message["content"] for message in request.messages if message["role"] == "user")
         is_salvage = first.startswith(_SALVAGE)
-        query = first.removeprefix(_SALVAGE).split("\n\n")[0] if is_salvage else first
+        query = first.removeprefix(_SALVAGE).split("\n\n")[0]  # what was compacted follows it
         made = sum(message["role"] == "assistant" for message in request.messages)
         texts = self._texts[query]
         text = "It was noted [1]." if is_salvage else texts[min(made, len(texts) - 1)]
