@@ -104,7 +104,7 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
     if not _SAYS_NAME.search(text, start):
         return None
     try:
-        loaded = load(text[start:])
+        loaded = load(text[start:], truncated=True)
     except InvalidJsonError:
         return None
     listed = entries(loaded.value, names) or []

@@ -1,14 +1,15 @@
 """A lenient reader for JSON in models' texts: the end of a value, and the value of invalid JSON.
 
-A text that is strict JSON is never repaired. Other texts are repaired by json-repair, and the repairs are
-taken from its log. Nothing but InvalidJsonError is raised.
+A text that is strict JSON is never repaired. In other texts only the punctuation is: commas, quotes, comments
+and the last brackets. Every string, number and word is kept, so that a text is read whole or refused. Nothing
+but InvalidJsonError is raised.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.results import Repair
@@ -16,7 +17,6 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 
 #: Characters of invalid JSON that is repaired; a longer text is refused, since repairing is slow.
 REPAIR_LIMIT = 32_000
-_SHOWN = 4  # log entries of json-repair for one value
 _NOT_REPAIRED = ("duplicate key", "surrogate")
 
 _SPECIAL = re.compile(r'["\'{}\[\]()]|//|/\*|#')
@@ -24,9 +24,12 @@ _PAIRS = {"}": "{", "]": "[", ")": "("}
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _STRING_END = {'"': re.compile(r'"|\\'), "'": re.compile(r"'|\\")}
 _BEFORE_TEXT = "{[(,:="
-_BARE_KEY = re.compile(r"(?:^|,)\s*([^\s,:]+)\s*:")
-_COLON = re.compile(r"\s*:")
-_LOG = re.compile(r"^While parsing (?:an? )?|, ignoring$|, stopping here$")
+_PUNCTUATION = re.compile(r"([,:])")
+_AROUND_WORD = " \t\r\n“”"
+_ADJACENT = {(before, after) for before in '"}]' for after in '"{['}  # between them, a comma may be missing
+_CONSTANTS = {"true": "true", "false": "false", "null": "null", "none": "null"}
+_PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[xUNa])")
+_ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|\\|(?=")""")
 
 
 class Extent(NamedTuple):
@@ -61,11 +64,11 @@ def extent(text: str, start: int, *, python: bool = False) -> Extent:
     return Extent(len(text), "".join(stack))
 
 
-def load(text: str) -> Loaded:
+def load(text: str, *, truncated: bool = False) -> Loaded:
     """Return the value of JSON text, repaired if it is an invalid object or array.
 
-    Raises InvalidJsonError. In invalid JSON, a key that occurs twice in an object is an error, since its two
-    values can't be compared.
+    `truncated`: the text may end anywhere; what it ends inside is left out, except for a string. Raises
+    InvalidJsonError.
     """
     try:
         return Loaded(parse_json(text))
@@ -77,7 +80,7 @@ def load(text: str) -> Loaded:
     except InvalidJsonError as error:
         if error.kind in _NOT_REPAIRED:
             raise
-        return _repaired(text)
+        return _repaired(text, truncated)
     return Loaded(value, (Repair("json", "allowed control characters inside a string"),))
 
 
@@ -97,34 +100,81 @@ def closing(opened: str) -> str:
     return "".join(CLOSERS.get(sign, sign) for sign in reversed(opened))
 
 
-def _repaired(text: str) -> Loaded:
+def _repaired(text: str, truncated: bool) -> Loaded:
     if text.lstrip()[:1] not in ("{", "["):
         raise InvalidJsonError("it is invalid JSON, and only objects and arrays are repaired")
     if len(text) > REPAIR_LIMIT:
         raise InvalidJsonError(f"it is invalid JSON of more than {REPAIR_LIMIT} characters")
-    if key := _repeated_key(text):
-        raise InvalidJsonError(f"the key {key[:80]!r} occurs twice in one object", "duplicate key")
-    from json_repair import repair_json  # noqa: PLC0415 - most JSON needs no repair
-
+    parts = list(_parts(text))
+    repairs = (Repair("json", "read it in spite of its punctuation"),)
     try:
-        found: Any = repair_json(text, return_objects=True, skip_json_loads=True, logging=True)
-    except (ValueError, RecursionError) as error:
-        raise InvalidJsonError(f"it is invalid JSON that cannot be repaired ({error})"[:200]) from None
-    if not isinstance(found, tuple):
-        raise InvalidJsonError("it is not JSON")
-    repaired, log = found
-    try:
-        value = parse_json(json.dumps(repaired, allow_nan=False))
+        return Loaded(parse_json(_punctuated(parts), control_characters=True), repairs)
     except InvalidJsonError:
-        raise
-    except (ValueError, RecursionError):
-        raise InvalidJsonError(
-            "it is invalid JSON that is nested too deeply, or has a number that JSON does not have"
-        ) from None
-    remarks = list(dict.fromkeys(_LOG.sub("", entry["text"]) for entry in log)) or ["repaired it"]
-    more = [f"and {len(remarks) - _SHOWN} more"] if len(remarks) > _SHOWN else []
-    detail = "; ".join([*remarks[:_SHOWN], *more])
-    return Loaded(value, (Repair("json", " ".join(detail.split())),))
+        if not truncated or "," not in parts:
+            raise
+    complete = parts[: len(parts) - 1 - parts[::-1].index(",")]
+    return Loaded(parse_json(_punctuated(complete), control_characters=True), repairs)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield the brackets, commas, colons and, as JSON, the strings, numbers and words of a text."""
+    end = 0
+    stack: list[str] = []
+    for token in _tokens(text, 0, stack):
+        yield from _words(text[end : token.start])
+        end = token.end
+        if token.sign in _STRING_END:
+            yield _string(text[token.start + 1 : end - 1])
+        elif token.sign in _PAIRS or token.sign in CLOSERS:
+            yield token.sign
+    before, quote, rest = text[end:].partition(stack[-1] if stack and stack[-1] in _STRING_END else "\0")
+    yield from _words(before)
+    if quote:
+        yield _string(rest)
+
+
+def _words(text: str) -> Iterator[str]:
+    for part in _PUNCTUATION.split(text):
+        word = part.strip(_AROUND_WORD)
+        if word in (",", ":"):
+            yield word
+        elif "//" in word:
+            raise InvalidJsonError(f"{word[:80]!r} may be a text or have a comment")
+        elif word:
+            text = _CONSTANTS.get(word.casefold()) or _number(word) or json.dumps(word, ensure_ascii=False)
+            yield f" {text} "  # with spaces, since no comma is missing beside a word
+
+
+def _number(word: str) -> str | None:
+    if not word[-1].isdigit() or "_" in word:
+        return None
+    try:
+        return str(int(word)) if word.lstrip("+-").isdigit() else repr(float(word))
+    except ValueError:
+        return None
+
+
+def _string(inside: str) -> str:
+    """Return a string as JSON; an escape that JSON does not have stands for itself, unless Python has it."""
+    if escape := _PYTHON_ESCAPE.search(inside):
+        raise InvalidJsonError(f"the escape {escape[1]} is not JSON's")
+    return '"' + _ESCAPE.sub(lambda escape: escape[1] or escape[2] or "\\" + escape[0], inside) + '"'
+
+
+def _punctuated(parts: Sequence[str]) -> str:
+    """Return the text of parts with the commas and the last brackets that JSON demands."""
+    strict = ""
+    opened: list[str] = []
+    for part, following in zip(parts, [*parts[1:], "]"], strict=True):
+        if part in CLOSERS:
+            opened.append(part)
+        elif part in _PAIRS and opened:
+            opened.pop()
+        if part != "," or following not in _PAIRS:
+            strict += json.dumps(part.strip()) if following == ":" and '"' not in part else part
+        if (part[-1], following[0]) in _ADJACENT:
+            strict += ","
+    return strict + closing("".join(opened))
 
 
 class _Token(NamedTuple):
@@ -170,26 +220,6 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
             case _:
                 continue
         yield _Token(sign, begin, at)
-
-
-def _repeated_key(text: str) -> str | None:
-    """Return a key that occurs twice in one object of invalid JSON, None if there is none."""
-    stack: list[str] = []
-    keys: list[set[str]] = []  # one for each open bracket
-    end = 0
-    for token in _tokens(text, 0, stack):
-        found: list[str] = _BARE_KEY.findall(text[end : token.start])
-        if token.sign in ("'", '"') and _COLON.match(text, token.end):
-            found.append(text[token.start + 1 : token.end - 1])
-        for key in found if keys else ():
-            if key in keys[-1]:
-                return key
-            keys[-1].add(key)
-        end = token.end
-        del keys[len(stack) :]
-        if token.sign in CLOSERS:
-            keys.append(set())
-    return None
 
 
 def _before(text: str, at: int) -> str:

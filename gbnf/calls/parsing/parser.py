@@ -276,7 +276,7 @@ def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[
     if isinstance(given, str) and given.lstrip()[:1] == "{":
         text = given.strip()
         found = extent(text, 0)
-        given, repairs = load(text)
+        given, repairs = load(text, truncated=not found.closed)
         truncated = not found.closed
         notes += repairs
         if truncated:

@@ -76,7 +76,7 @@ def location_of(name: str, context: ReaderContext) -> Location:
 
 
 _STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
-_GEMMA_STRING = re.compile(r'(?P<mark><\|"\|>|<escape>)(?P<text>.*?)(?P=mark)', re.DOTALL)
+_GEMMA_STRING = re.compile(r'(?P<mark><\|"\|>|<escape>)(?P<text>.*?)(?:(?P=mark)|\Z)', re.DOTALL)
 _GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'{}\[\],:]++)(?=\s*:)"
 _GEMMA = re.compile(
     rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
@@ -107,7 +107,8 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
     found = extent(masked, begin)
     given = text[begin : found.end]
     try:
-        value, repairs = load(_GEMMA.sub(_as_json, given) if is_gemma else given)
+        plain = _GEMMA.sub(_as_json, given) if is_gemma else given
+        value, repairs = load(plain, truncated=not found.closed)
     except InvalidJsonError as error:
         return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
     return call_span(found.end, name, value, syntax, repairs, closed=found.closed)

@@ -32,7 +32,7 @@ print(*sys.modules, file=sys.stderr)
 """
 HEAVY = {
     "anthropic", "asyncio", "attr", "httpx", "huggingface_hub", "hypothesis", "icalendar", "jinja2",
-    "json_repair", "jsonschema", "lark", "llama_cpp", "mcp", "numpy", "openai", "prometheus_client",
+    "jsonschema", "lark", "llama_cpp", "mcp", "numpy", "openai", "prometheus_client",
     "pydantic", "referencing", "regex", "rfc3987_syntax", "rich", "snowballstemmer", "starlette", "uvicorn",
 }  # fmt: skip
 

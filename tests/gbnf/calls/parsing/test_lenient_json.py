@@ -86,10 +86,34 @@ def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
     assert found.repairs[0].detail
 
 
-def test_many_repairs_are_summarised() -> None:
-    text = "{" + ", ".join(f"'{name}': {name}1{name}" for name in "abcdefgh") + "} ] // x\n/* y"
-    [repair] = load(text).repairs
-    assert len(repair.detail) < 500
+DAMAGE = ("trailing comma", "single quotes", "comment", "end", "commas", "breaks")
+
+
+@given(st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1, max_size=3), st.data())
+def test_repaired_json_is_the_value_or_an_error(value: dict[str, Any], data: st.DataObject) -> None:
+    """Quotes, commas, comments and the last brackets may be wrong: what is between them is kept."""
+    written = json.dumps(value, ensure_ascii=False)
+    damage = data.draw(
+        st.sampled_from(["trailing comma", "single quotes", "comment", "end", "commas", "breaks"])
+    )
+    if damage == "trailing comma":
+        written = written[:-1] + ",}"
+    elif damage == "single quotes":
+        written = repr(value)
+    elif damage == "comment":
+        written = written[:-1] + "// one\n}"
+    elif damage == "end":
+        written = written.rstrip("]}")
+    elif damage == "commas":
+        written = written.replace('", ', '" ')
+    else:
+        written = written.replace("\\n", "\n") if "\\\\" not in written else written
+        written = written[:-1] + ",}"
+    try:
+        found = load(written).value
+    except InvalidJsonError:
+        return
+    assert json.dumps(found) == json.dumps(value), written
 
 
 @pytest.mark.parametrize(
@@ -107,6 +131,10 @@ def test_many_repairs_are_summarised() -> None:
         "[1e999,]",
         "[" * 20_000,
         "{'a': " + "x" * REPAIR_LIMIT,
+        '{"a": "say "hi" now"}',
+        '{"a": <|"|>Rome<|"|>}',
+        '{"a":}',
+        '{"name": "{"name": "b", "c": {"d": 1}}',
     ],
     ids=lambda text: text[:12],
 )
