@@ -109,7 +109,9 @@ class CallReader(TextCallReader):
         super().__init__(cursor, tools, emit)
         self.truncated = False
         self._names = ToolNames(tools)
-        self._delimiters = format_delimiters(format)
+        self._delimiters = of = format_delimiters(format)
+        after = (*of.tail.patterns, *of.next_calls.patterns, *of.end.patterns, *of.soft.patterns)
+        self._follows = Delimiters([*after, *([","] if of.json else [])])
         arguments = format.arguments
         elements = isinstance(arguments, ElementArguments)
         self._elements = ElementReader(cursor, format, arguments) if elements else None  # type: ignore[arg-type]  # by `elements`
@@ -185,6 +187,7 @@ class CallReader(TextCallReader):
     def _arguments(self, schema: object, take: Take) -> Steps[None]:
         if self._elements is not None:
             yield from self._elements.read(Location.of(schema), take)
+            self.calls[-1].problem = self._elements.problem
             return
         yield from self._cursor.skip_space()
         sign = yield from self._cursor.peek()
@@ -212,8 +215,12 @@ class CallReader(TextCallReader):
         given = "".join(text)
         if end is None and (given or self.truncated):
             raise EndOfTextError
-        if given not in ("", "null"):
-            raise UnreadableError(f"the arguments must be an object, not {given[:40]!r}")
+        yield from self._cursor.skip_space()
+        following = yield from self._cursor.peek()
+        if given not in ("", "null") or (
+            following and (yield from self._cursor.match(self._follows, read=False)) is None
+        ):
+            raise UnreadableError(f"the arguments must be an object, not {given or following!r:.40}")
         take("{}")
 
     def _tail(self, call: WrittenCall) -> Steps[None]:

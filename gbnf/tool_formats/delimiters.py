@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from gbnf.compiler.notations import Part, Placeholder
+from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.tool_formats.cursor import Delimiters, lenient
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.pieces import join_pieces
@@ -20,6 +20,7 @@ _SLOTS: Final = {
     "index": r"(?P<index>[0-9]{1,9})",
 }
 _TAG_BEGINS = "<"
+LEAST_MARK = 3  # characters of a delimiter that no text has by chance
 _JSON = re.compile(r'[{\[]\s*"')
 
 
@@ -30,7 +31,7 @@ class FormatDelimiters:
     openings: where a call may begin in a text. calls: the beginning of the first call, with its name;
     bare_calls: without what begins the calls; next_calls: of another. tail, end: after a call, after the
     last. soft: texts that are no part of the answer's text if nothing follows them but calls. begins_alike:
-    calls may begin like a text, or like calls as JSON in one.
+    calls may begin like a text, or like calls as JSON in one. value_ends: what ends a text in an element.
     """
 
     openings: Delimiters
@@ -45,6 +46,7 @@ class FormatDelimiters:
     reasoning_begin: Delimiters
     reasoning_end: Delimiters
     omitted: Delimiters
+    value_ends: Delimiters
     in_text: Delimiters
     in_reasoning: Delimiters
     unmarked: bool
@@ -112,6 +114,8 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
     reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
     text_begins = (of.text.begin, *of.text.other_begins)
     tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
+    values = of.arguments.forms.string if isinstance(of.arguments, ElementArguments) else ()
+    value_ends = [pattern for form in values if len(pattern := joined(form.after, key="")) >= LEAST_MARK]
     return FormatDelimiters(
         openings=Delimiters(opening_patterns),
         calls=Delimiters(calls),
@@ -125,7 +129,8 @@ def format_delimiters(of: FormatFields) -> FormatDelimiters:
         reasoning_begin=Delimiters(reasoning_begins),
         reasoning_end=Delimiters(reasoning_ends),
         omitted=Delimiters([] if reasoning is None else [lenient(reasoning.omitted)]),
-        in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft]),
+        value_ends=Delimiters(value_ends),
+        in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft, *value_ends]),
         in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
         unmarked=unmarked,
         begins_alike=unmarked or of.marker.startswith("{"),

@@ -2,24 +2,27 @@
 
 How a raw text ends: at the first occurrence of what follows a value (`ValueForm.after`) with what may follow
 it there: the next element, or the end of the elements, of the call or of the text. Whitespace around these
-does not count, except for that of `before` and `after` next to the text, which is no part of it. A whole call
-inside the text belongs to it, and a tag after it that is written twice counts once: a text that ends with its
-own tag loses it.
+does not count, except for that of `before` and `after` next to the text, which is no part of it. Elements and
+whole calls inside the text belong to it. A text whose end is not certain is a `problem`: where `after` comes
+twice, the text may end with its own tag.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import regex
+
 from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
-from gbnf.tool_formats.delimiters import format_delimiters, joined, words
+from gbnf.tool_formats.delimiters import LEAST_MARK, format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
@@ -31,14 +34,16 @@ _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "a
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))
 _DEPTH = 32
 _KEY_LENGTH = 1024
+_ODD_KEY = re.compile(r"[\s<>\"'|(){}]")
 
 
 @dataclass(frozen=True)
 class FormGroup:
-    """The forms that begin with the same literals. `space` ends them, next to the value."""
+    """The forms that begin with the same literals. `space` ends them, next to the value; `again`: them."""
 
     space: str
     forms: tuple[tuple[JsonType, ValueForm], ...]
+    again: Delimiters
 
     def of(self, types: frozenset[str]) -> Mapping[JsonType, ValueForm]:
         """Return the forms of the types that a schema allows, by type; all forms if there are none."""
@@ -65,9 +70,10 @@ class Members:
 
 
 class ElementReader:
-    """Reads the arguments of calls."""
+    """Reads the arguments of calls. `problem`: why those that were read last have more than one reading."""
 
     def __init__(self, cursor: AnswerCursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
+        self.problem = ""
         self._cursor = cursor
         self._nested = arguments.nested
         self._arguments = arguments
@@ -75,13 +81,20 @@ class ElementReader:
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
         self._tail = format_delimiters(format).tail
         first = SPACE + lenient(arguments.before_key.strip())
-        self._heads = Delimiters([head + first for head in format_delimiters(format).next_calls.patterns])
-        close = [lenient(arguments.end.strip()), joined(format.tail)]
-        self._inside = Delimiters([*self._heads.patterns, SPACE.join(filter(None, close))])
+        of = format_delimiters(format)
+        is_marked = isinstance(format.head[0], str) and format.head[0].strip()
+        heads = of.next_calls if is_marked else of.calls  # a name alone begins no call
+        self._heads = Delimiters([head + first for head in heads.patterns])
+        close = [lenient(arguments.end.strip()), joined(format.tail), *(() if is_marked else of.end.patterns)]
+        self._call_end = Delimiters([SPACE.join(filter(None, close))])
+        self._marks = Delimiters(
+            filter(None, (joined(form.after, key="") for form in arguments.forms.string))
+        )
         self._empty = Delimiters([lenient(arguments.empty.strip())] if arguments.empty else [])
 
     def read(self, location: Location, take: Take) -> Steps[None]:
         """Read the elements as a JSON object. Raises EndOfTextError and UnreadableError."""
+        self.problem = ""
         yield from self._cursor.skip_space()
         if (yield from self._cursor.match(self._empty)) is not None:
             take("{}")
@@ -105,6 +118,8 @@ class ElementReader:
             if group is None or (key is None and not (yield from self._cursor.peek())):
                 yield from self._no_end(members)
                 break
+            if key is not None and key not in location.names and _ODD_KEY.search(key):
+                self.problem = f"the name {key[:80]!r} may be part of a value"
             begin = ", " if count else members.brackets[0]
             take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
             inner = location.item(count) if key is None else location.property(key)
@@ -138,6 +153,8 @@ class ElementReader:
         """Read a value, and what comes after it."""
         if depth > _DEPTH:
             raise UnreadableError("the arguments are nested too deeply")
+        if (yield from self._cursor.match(group.again, read=False)) is not None:
+            self.problem = f"what begins the value of {key[:80]!r} comes twice"
         forms = group.of(location.types)
         raw = next((form for form in forms.values() if form.encoding == "raw"), None)
         if raw is None or raw.trimmed:
@@ -162,21 +179,22 @@ class ElementReader:
         take: Take,
     ) -> Steps[None]:
         afters = frozenset(form.after for form in forms.values())
-        end = _value_end(afters, follow, key, () if raw is None else self._heads.patterns)
-        only_string = raw is not None and (location.types == {"string"} or set(forms) == {"string"})
-        if only_string:
+        ends = _literals(afters, key)
+        end = _value_end(afters, follow, key)
+        problem = self.problem
+        if raw is not None and (location.types == {"string"} or set(forms) == {"string"}):
             take('"')
 
             def take_text(piece: str) -> None:
                 take(json.dumps(piece, ensure_ascii=False)[1:-1])
 
             sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
-            yield from self._text(end, sink)
+            yield from self._text(end, raw, key, sink)
             take('"')
         else:
             text: list[str] = []
             if raw is not None:
-                yield from self._text(end, text.append)
+                yield from self._text(end, raw, key, text.append)
             else:
                 yield from read_literal(
                     self._cursor, text.append, end, inside=any(joined(a, key=key) for a in afters)
@@ -186,29 +204,53 @@ class ElementReader:
             without_items = [
                 empty for kind, empty in _EMPTY if kind in forms and forms[kind].encoding == "nested"
             ]
-            take(
-                without_items[0]
-                if not given and without_items
-                else json_of_raw(given, location.types, quoted=raw is None)
-            )
-        ends = _literals(afters, key)
+            written = json_of_raw(given, location.types, quoted=raw is None)
+            take(without_items[0] if not given and without_items else written)
+            if written[0] != '"':
+                self.problem = problem
+            elif raw is None and given[:1] != '"' and self._marks.any.search(given):
+                self.problem = f"the text of {key[:80]!r} has an end, but no beginning"
         are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
         # models also write the tag at the end twice
         for _ in range(2 if are_tags and not set(ends.patterns) & set(follow) else 1):
             yield from self._cursor.skip_space()
             yield from self._cursor.match(ends)
 
-    def _text(self, end: Delimiters, take: Take) -> Steps[None]:
-        """Read a text up to its end. A whole call inside it, such as an example, is part of it."""
+    def _inner(self, raw: ValueForm, key: str) -> tuple[Delimiters, Delimiters]:
+        """Return what begins and what ends a part of a raw text that may contain the end of a text."""
+        before_key = lenient(self._arguments.before_key.strip())
+        if not before_key or not joined(raw.after, key=""):
+            return self._heads, self._call_end
+        closes = _literals(frozenset([raw.after]), key)
+        if not key:  # an item
+            return Delimiters([joined(raw.before)]), closes
+        name = r"(?!/)[^<>\n\"']{1,200}?" if all(map(_is_literal, raw.after)) else regex.escape(key)
+        forms = (form for kind in _TYPES for form in self._arguments.forms.of(kind))
+        opens = Delimiters(before_key + name + joined(form.before, key=key) for form in forms)
+        return opens, closes
+
+    def _text(self, end: Delimiters, raw: ValueForm, key: str, take: Take) -> Steps[None]:
+        """Read a text up to its end. Elements and whole calls inside it are part of it, as an example."""
+        opens, closes = self._inner(raw, key)
+        exact = "".join(part if isinstance(part, str) else key for part in raw.after)
+        stray = [regex.escape(exact)] if len(exact.strip()) >= LEAST_MARK else []
+        inside = Delimiters([*opens.patterns, *closes.patterns])
+        outside = Delimiters([*end.patterns, *stray, *opens.patterns], end.final.patterns)
         depth = 0
-        while (yield from self._cursor.until(self._inside if depth else end, take)):
-            head = yield from self._cursor.match(self._heads)
-            if head is None and not depth:
+        while (found := (yield from self._cursor.until(inside if depth else outside, take))) is not None:
+            if (head := (yield from self._cursor.match(opens))) is not None:
+                depth += 1
+            elif depth:
+                head = yield from self._cursor.match(closes)
+                depth -= 1
+            elif found.re.pattern in stray:
+                self._cursor.at = found.end()
+                self.problem = f"what ends the text of {key[:80]!r} is inside it"
+            else:
+                if found.groupdict().get("twice"):
+                    self.problem = f"what ends the text of {key[:80]!r} comes twice"
                 return
-            found = head or (yield from self._cursor.match(self._inside))
-            assert found is not None
-            take(found.group())
-            depth += 1 if head else -1
+            take((head or found).group())
         raise EndOfTextError
 
     def _nested_value(
@@ -231,6 +273,10 @@ class ElementReader:
         return (yield from self._cursor.match(members.heads, read=False)) is not None
 
 
+def _is_literal(part: Part) -> bool:
+    return isinstance(part, str)
+
+
 @lru_cache(maxsize=256)
 def _groups(forms: ValueForms) -> dict[str, FormGroup]:
     """Return the forms by the pattern of what comes before their values, except for whitespace at its end."""
@@ -239,8 +285,9 @@ def _groups(forms: ValueForms) -> dict[str, FormGroup]:
         for form in getattr(forms, kind):
             pattern = joined(form.before, key="")
             last = form.before[-1] if form.before and isinstance(form.before[-1], str) else ""
-            known = found.get(pattern, FormGroup(last[len(last.rstrip()) :], ()))
-            found[pattern] = FormGroup(known.space, (*known.forms, (kind, form)))
+            again = Delimiters([SPACE + pattern] if len(pattern) > 1 and form.before != form.after else [])
+            known = found.get(pattern, FormGroup(last[len(last.rstrip()) :], (), again))
+            found[pattern] = FormGroup(known.space, (*known.forms, (kind, form)), again)
     return found
 
 
@@ -292,17 +339,15 @@ def _literals(alternatives: frozenset[tuple[Part, ...]], key: str) -> Delimiters
 
 
 @lru_cache(maxsize=1024)
-def _value_end(
-    afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str, heads: tuple[str, ...]
-) -> Delimiters:
-    """Return the patterns of what ends a value, with the whitespace of `after` before it, and `heads`."""
+def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str) -> Delimiters:
+    """Return the patterns of what ends a value, with the whitespace of `after` before it."""
     following = "|".join(follow)
-    patterns, final = [*heads], []
+    patterns, final = [], []
     for after in sorted(afters, key=str):
         literal = joined(after, key=key)
         first = after[0] if after and isinstance(after[0], str) else ""
         space = first[: len(first) - len(first.lstrip())]
-        twice = f"{space}{literal}{SPACE}"
+        twice = f"{space}(?P<twice>{literal}){SPACE}"
         space = f"(?:{space})?" if space else ""  # this whitespace, or none
         if literal:
             follows = f"{SPACE}(?:{following})" if following else ""

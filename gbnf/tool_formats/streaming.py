@@ -143,6 +143,10 @@ class CallDeltas(TextCallDeltas):
             elif (control := (yield from self._cursor.match(self._delimiters.soft))) is not None:
                 self._dropped += control.group()
             else:
+                if self._had_calls and (
+                    yield from self._cursor.match(self._delimiters.value_ends, read=False)
+                ):
+                    self._calls.calls[-1].problem = "a parameter's end comes after the end of the call"
                 self._cursor.at += 1
                 self._text(text[0])
         if not self._had_calls:

@@ -136,7 +136,6 @@ VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
             ("choice", "1", "1"),
             ("undeclared", "5", 5),
             ("undeclared", "five", "five"),
-            ("text", "x\n</parameter>", "x"),
             ("count", "5\n</parameter>", 5),
         ]
     ),
@@ -181,7 +180,7 @@ VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
                 "<|tool_call_start|>[set(text='a\nb\\nc', referred=['d\n'\n])]<|tool_call_end|>",
                 {"text": "a\nb\nc", "referred": ["d\n"]},
             ),
-            (PAIRS, f"<tool_call>set{_pair('text', 'a</arg_value>')}</tool_call>", {"text": "a"}),
+            (PAIRS, f"<tool_call>set{_pair('count', '5</arg_value>')}</tool_call>", {"count": 5}),
         ]
     ),
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from gbnf.calls.parsing.readers import (
     NAME,
+    TRUNCATED,
     ParsedSpan,
     ReaderContext,
     call_span,
@@ -21,9 +22,9 @@ from gbnf.calls.parsing.readers import (
     named_json,
     pattern,
 )
-from gbnf.calls.parsing.results import CallSyntaxName, Repair
+from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.schema.locations import Location
-from gbnf.strict_json import parse_json
+from gbnf.strict_json import InvalidJsonError, parse_json
 
 _MARK = r"\]<\]\w+\[>\["
 #: What may stand before the name of a tag: `minimax:`, `｜DSML｜`.
@@ -46,7 +47,7 @@ _ELEMENT = (
     r"(?:>|<\|sep\|>|</arg_key(?::\w+)?>\s*<arg_value(?::\w+)?>)"
 )
 _BEGIN = re.compile(r"\s*" + _ELEMENT)
-_END = rf"(?:</{NAMESPACE}param(?:eter)?>|</arg_value(?::\w+)?>|<\|close\|>argument<\|sep\|>)"
+_END = rf"(?:</{NAMESPACE}param(?:eter)?>|</arg_value(?::\w+)?>|<\|close\|>argument(?:<\|sep\|>)?)"
 _FUNCTION_END = (
     rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>|(?=</tool_call(?::\w+)?>))"
 )
@@ -57,8 +58,24 @@ _IN_ELEMENT = pattern(
     rf"(?={_UNNAMED}))"
     rf"|(?:(?P<line>^|\n)[ \t]*)?(?:{_ELEMENT}|<function[=: ][^<>\n]*>)"
 )
+_HEAD_OF_CALL = (
+    rf"{FUNCTION.pattern.replace('?P<name>', '')}"
+    r"|<tool_call(?::\w+)?>\s*[^\s<>]+\s*(?:<tool_sep[^<>]*>\s*)?(?=<arg_key)"
+)
+_CALL_END = (
+    rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>)(?:\s*</tool_call(?::\w+)?>)?"
+    r"|</tool_call(?::\w+)?>"
+)
+_TAG = pattern(rf"(?P<begin>{_UNNAMED})|(?P<end>{_END})|(?P<function>{_CALL_END})|(?P<call>{_HEAD_OF_CALL})")
+_TAG_END = re.compile(_END)
+_FOLLOWS = re.compile(rf"\s*(?:(?P<twice>{_END})|{_UNNAMED}|{_FUNCTION_END}|\Z)")
+_GOES_ON = re.compile(r"[ \t]+[^\s<]")
+_AGAIN = re.compile(r"\s*\"(?:\s+\w+=\"\w*\")*\s*(?:>|<\|sep\|>)|.*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
+_ODD_KEY = re.compile(r"[\s|(){}\[\]]")
+_NESTED_ELEMENTS = 8
 _ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
 _SPACE = re.compile(r"\s*")
+_CDATA = "<![CDATA["
 _NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
 
 
@@ -94,9 +111,20 @@ def read_function(
         return span if closed is None else replace(span, end=closed.end())
     location = location_of(name, context)
     if _NESTED.match(text, at):
-        end = re.compile(rf"{_MARK}</invoke>").search(text, at)
-        arguments = _nested(text[at : end.start() if end else len(text)], location)
-        return call_span(end.end() if end else len(text), name, arguments, syntax, closed=end is not None)
+        opened = 1
+        for end in re.compile(rf"{_MARK}<(/?)invoke\b[^<>]*>").finditer(text, at):
+            opened += -1 if end[1] else 1
+            if not opened:
+                break
+        else:
+            return ParsedSpan(
+                len(text), (RawCall(name, {}, syntax, (TRUNCATED,), truncated=True),), closed=False
+            )
+        try:
+            arguments, error = _nested(text[at : end.start()], location), ""
+        except InvalidJsonError as problem:
+            arguments, error = None, str(problem)
+        return call_span(end.end(), name, arguments, syntax, closed=True, error=error)
     return _elements(text, at, name, location, syntax)
 
 
@@ -109,13 +137,17 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
         value = _element_end(text, element.end(), location)
         if value is None:
             break
-        stop, at, ended = value
+        stop, at, ended, certain = value
         given = text[element.end() : stop]
         given = given.removeprefix("\n").removesuffix("\n") if element["lines"] else given
-        given = given[9:-3] if given.startswith("<![CDATA[") and given.endswith("]]>") else given
+        given = given[9:-3] if given.startswith(_CDATA) and given.endswith("]]>") else given
         found = parse_json(json_of_raw(given, location.property(key).types))
         if key in arguments and arguments[key] != found:
             error = f"the parameter {key[:80]!r} occurs twice, with two values"
+        elif isinstance(found, str) and (not certain or _AGAIN.match(given) or given.startswith(_CDATA)):
+            error = f"the text of the parameter {key[:80]!r} has more than one reading"
+        elif key not in location.names and _ODD_KEY.search(key):
+            error = f"the name {key[:80]!r} may be part of a value"
         arguments[key] = found
         if not ended:
             repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
@@ -123,10 +155,39 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
     if not arguments and closed is None:
         return ParsedSpan(len(text), closed=False)
     end = closed.end() if closed else len(text)
+    after = next((tag for tag in _TAG.finditer(text, end) if tag["function"] is None), None)
+    if after is not None and after["call"] is None:
+        error = error or "a parameter's end comes after the end of the call"
     return call_span(end, name, arguments, syntax, repairs, closed=closed is not None, error=error)
 
 
-def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool] | None:
+def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool, bool] | None:
+    """Return the end of the value at `at`, where to continue, whether it has an end tag, and is certain.
+
+    Elements and calls inside the value belong to it if each has its end.
+    """
+    depth = calls = 0
+    certain = True
+    for found in _TAG.finditer(text, at):
+        if found["begin"]:
+            depth += 1
+        elif found["call"]:
+            calls += 1
+        elif found["function"] is not None:
+            calls -= 1
+        elif depth:
+            depth -= 1
+        elif follows := _FOLLOWS.match(text, found.end()):
+            return found.start(), found.end(), True, certain and not follows["twice"]
+        else:
+            certain = certain and _GOES_ON.match(text, found.end()) is not None
+        if depth > _NESTED_ELEMENTS or calls < 0:
+            break
+    end = _unbalanced_end(text, at, location)
+    return None if end is None else (*end, _TAG_END.search(text, at, end[0]) is None)
+
+
+def _unbalanced_end(text: str, at: int, location: Location) -> tuple[int, int, bool] | None:
     """Return the end of the value at `at`, where to continue, and whether it has an end tag.
 
     Without one it ends at the next element or at the function's end; None if the text ends inside it. The
@@ -153,16 +214,22 @@ def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool
 
 def _nested(text: str, location: Location, depth: int = 32) -> Any:
     """Return the value of elements that nest: an array if they are items, else an object; or of a text."""
+    if location.types == {"string"}:
+        return text
     members: list[tuple[str, str]] = []
     at = 0
     while depth and (begin := _NESTED.match(text, at)):
-        opened, stop, at = 1, len(text), len(text)
+        opened = 1
         for tag in re.compile(rf"{_MARK}<(/?){re.escape(begin['key'])}>").finditer(text, begin.end()):
             opened += -1 if tag[1] else 1
             if not opened:
-                stop, at = tag.span()
                 break
-        members.append((begin["key"], text[begin.end() : stop]))
+        else:
+            raise InvalidJsonError(f"the element {begin['key'][:80]!r} has no end")
+        members.append((begin["key"], text[begin.end() : tag.start()]))
+        at = tag.end()
+    if members and text[at:].strip():
+        raise InvalidJsonError(f"the text {text[at:].strip()[:80]!r} is in no element")
     if not members:
         return parse_json(json_of_raw(text, location.types))
     if "array" in location.types and all(key == "item" for key, _ in members):

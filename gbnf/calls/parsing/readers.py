@@ -106,6 +106,9 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
     masked = _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text) if is_gemma else text
     found = extent(masked, begin)
     given = text[begin : found.end]
+    if is_gemma and _GEMMA_STRING.search(text[found.end :].partition("<|tool_call>")[0]):
+        problem = "a text goes on after the end of the call"
+        return call_span(found.end, name, None, syntax, closed=found.closed, error=problem)
     try:
         plain = _GEMMA.sub(_as_json, given) if is_gemma else given
         value, repairs = load(plain, truncated=not found.closed)

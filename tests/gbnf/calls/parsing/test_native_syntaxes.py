@@ -109,15 +109,6 @@ def _file(content: str) -> str:
             '<invoke name="write_file"><parameter name="content">a </parameter> b</parameter></invoke>',
             ("write_file", {"content": "a </parameter> b"}),
         ),
-        # ends that are written twice
-        (
-            "<function=write_file>\n<parameter=path>\na\n</parameter>\n</parameter>\n</function>",
-            ("write_file", {"path": "a"}),
-        ),
-        (
-            "<tool_call>write_file<arg_key>path</arg_key><arg_value>a</arg_value></arg_value></tool_call>",
-            ("write_file", {"path": "a"}),
-        ),
         # ends that are missing
         (
             '<invoke name="write_file"><parameter name="path">a\n<parameter name="content">b</invoke>',
