@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Literal as OneOf
@@ -320,27 +320,36 @@ class _Linter:
         self._check_end()
 
     def _check_end(self) -> None:
-        """Mark the loops that a text may end with."""
+        """Mark the loops that a text may end with: repetitions, and rules that may end with themselves."""
         suffixes = {id(expr): suffix for suffix, _, expr in self._reader.repetitions}
-        seen: set[str] = set()
-        pending: list[Expr] = [Ref(self._rules.root)]
-        while pending:
-            match pending.pop():
-                case Ref(name) if name not in seen:
-                    seen.add(name)
-                    pending.append(self._rules.productions[name])
-                case Alt(items):
-                    pending += items
-                case Seq(items):
-                    for item in reversed(items):
-                        pending.append(item)
-                        if not is_nullable(item, self._nullable):
-                            break
-                case Repeat(item, _, maximum) as expr:
-                    if maximum is not None:
-                        pending.append(item)
-                    elif id(expr) in suffixes:
-                        self._mark("G301", suffixes.pop(id(expr)))
+        ends: dict[str, set[tuple[str, bool]]] = {}  # what may end a rule, and whether it may be left out
+        found = [self._rules.root]
+        for name in found:
+            ends[name] = set()
+            pending = [(self._rules.productions[name], False)]
+            while pending:
+                expr, is_optional = pending.pop()
+                is_optional = is_optional or is_nullable(expr, self._nullable)
+                match expr:
+                    case Ref(end):
+                        ends[name].add((end, is_optional))
+                    case Alt(items):
+                        pending += [(item, is_optional or _extends(item, items)) for item in items]
+                    case Seq(items):
+                        for item in reversed(items):
+                            pending.append((item, is_optional))
+                            if not is_nullable(item, self._nullable):
+                                break
+                    case Repeat(item, minimum, maximum):
+                        if maximum is not None:
+                            pending.append((item, is_optional or minimum < maximum))
+                        elif id(expr) in suffixes:
+                            self._mark("G301", suffixes.pop(id(expr)))
+            found += sorted({end for end, _ in ends[name]} - {*found})
+        for component in strong_components({name: [end for end, _ in ends[name]] for name in found}):
+            for name in component:
+                if any(is_optional and end in component for end, is_optional in ends[name]):
+                    self._mark("G301", self._names[name])
 
     def _ambiguous(self) -> str:
         """Return the innermost rule, of those that are searched, whose derivations multiply."""
@@ -355,6 +364,16 @@ class _Linter:
 
 def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [child for child in tree.children if isinstance(child, Tree)]
+
+
+def _extends(item: Expr, others: Sequence[Expr]) -> bool:
+    """Return whether an alternative begins with another one as a whole."""
+    parts = _parts(item)
+    return any(parts[: len(begin)] == begin for begin in map(_parts, others) if len(begin) < len(parts))
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    return expr.items if isinstance(expr, Seq) else (expr,)
 
 
 def _camel_case(name: str) -> str:

@@ -89,6 +89,10 @@ TABLE = [
     ("G210", "root ::= [A-z]", "[A-z]"),
     ("G301", 'root ::= item+\nitem ::= "a"', "+"),
     ("G301", 'root ::= "id: " tail\ntail ::= [a-z]*', "*"),
+    ("G301", 'root ::= "{}" ws\nws ::= ([ \\t\\n] ws)?', "ws"),
+    ("G301", 'root ::= "{}" ws\nws ::= | " " ws', "ws"),
+    ("G301", 'root ::= item\nitem ::= "a" item | "a"', "item"),
+    ("G301", 'root ::= a\na ::= "x" b?\nb ::= "y" a?', "a"),
     ("G302", "root ::= [a-z]?", "root"),
     ("G303", 'root ::= [^é] "x"', "[^é]"),
 ]  # fmt: skip
