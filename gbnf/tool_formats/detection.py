@@ -49,6 +49,7 @@ from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
 
+_UNKNOWN_EOS = "<|unknown_eos|>"
 _HARMONY_CHANNELS = ("commentary", "analysis")
 _HARMONY_TYPES = ("", " <|constrain|>json", " json")
 _HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constrain|>json<|message|>")
@@ -58,12 +59,33 @@ _HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constr
 def detect(template: str, *, bos_token: str = "", eos_token: str = "") -> ToolFormat:
     """Return the tool-call format of a chat template.
 
-    `bos_token`, `eos_token`: the texts of these tokens in the model's vocabulary. Raises `ToolFormatError`
-    with the reason if the template is malformed, renders no calls, or renders them in a way that is no
-    format.
+    `bos_token`, `eos_token`: the texts of these tokens in the model's vocabulary, if they are known. Raises
+    `ToolFormatError` with the reason if the template is malformed, renders no calls, or renders them in a way
+    that is no format.
     """
-    prober = find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
-    return _Detection(AnswerProber(prober, eos_token)).format(bos_token)
+    shown = eos_token or (_UNKNOWN_EOS if "eos_token" in template else "")  # it shows where answers end
+    prober = find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=shown))
+    form = _Detection(AnswerProber(prober, shown)).format(bos_token)
+    return form if shown == eos_token else _without_eos(form)
+
+
+def _without_eos(form: ToolFormat) -> ToolFormat:
+    """Return a format that was derived with a stand-in for the unknown token that ends answers."""
+
+    def known(text: str) -> str:
+        return text.replace(_UNKNOWN_EOS, "")
+
+    between = form.text.before_calls
+    return replace(
+        form,
+        eos_token="",
+        text=replace(
+            form.text, end=known(form.text.end), before_calls=None if between is None else known(between)
+        ),
+        control_texts=tuple(control for control in form.control_texts if control != _UNKNOWN_EOS),
+        end_of_turn=tuple(end for end in form.end_of_turn if end != _UNKNOWN_EOS),
+        turn_end=known(form.turn_end),
+    )
 
 
 @dataclass(frozen=True, slots=True)

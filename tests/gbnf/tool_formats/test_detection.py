@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import fields
 from typing import Any
 
 import jsonschema
@@ -52,6 +53,25 @@ def test_json_in_tags() -> None:
     assert form.reasoning is None
     assert form.text.before_calls == ""
     assert form.notes == ("The template does not show the declared tools.",)
+
+
+MISTRAL = (
+    "{% for m in messages %}{% if m.tool_calls %}[TOOL_CALLS][{% for c in m.tool_calls %}"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments|tojson }}}'
+    "{% if loop.last %}{{ ']' + eos_token }}{% else %}, {% endif %}{% endfor %}"
+    "{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [MISTRAL, *(text for text in map(chat_templates().get, NAMES) if text and "eos_token" in text)],
+)
+def test_the_token_that_ends_answers_need_not_be_known(template: str) -> None:
+    unknown, known = detect(template), detect(template, eos_token="<EOS>")
+    for name in (each.name for each in fields(known)):
+        shown = repr(getattr(known, name)).replace("<EOS>", "").replace("('',)", "()")
+        assert repr(getattr(unknown, name)) == shown or name == "template", name
 
 
 def test_calls_with_their_numbers() -> None:
