@@ -23,8 +23,9 @@ class Finding:
     grammar has no calls of it.
 
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
-    that is; "undeclared" for a name that no property has; "loosened" if `keyword` was removed, because it is
-    malformed; "not_executable" if no code executes it.
+    that is, or has no effect here; "undeclared" for a name that no property has, or a reference to no
+    definition of the root; "loosened" if `keyword` was removed, because it is malformed; "not_executable" if
+    no code executes it.
 
     Of a tool in a pool, it is "unreachable" if no run can call it in the order that `[offer] after` demands.
 

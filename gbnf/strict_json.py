@@ -102,7 +102,9 @@ def parse_json(text: str, *, control_characters: bool = False, surrogates: bool 
         raise InvalidJsonError("it is nested too deeply", "depth") from None
     except json.JSONDecodeError as error:
         near = text[max(0, error.pos - 20) : error.pos + 20]
-        raise InvalidJsonError(f"{error.msg} at character {error.pos} near {near!r}") from None
+        raise InvalidJsonError(
+            f"{error.msg.removesuffix(' at')} at character {error.pos} near {near!r}"
+        ) from None
     except ValueError:  # Python's limit on the digits of an integer
         raise InvalidJsonError("an integer has too many digits", "number") from None
     return value

@@ -6,11 +6,13 @@ The malformed parts of their argument schemas are removed and required names dec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from gbnf.findings import Finding, Kind
 from gbnf.schema.drafts import as_2020_12
-from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer
+from gbnf.schema.keywords import APPLICATORS, SchemaPath, path_pointer, resolve_pointer
 from gbnf.strict_json import nests_deeper
 from gbnf.tools.argument_schema import UNDECLARED, ArgumentSchemaError, checked_argument_schema
 from gbnf.tools.manifest_checks import json_like, manifest_fields
@@ -34,6 +36,10 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
         except ArgumentSchemaError as error:
             if not error.path:
                 break
+            if (local := _local_reference(schema, error)) is not None:
+                schema, found = local
+                findings.append(replace(found, tool=tool))
+                continue
             path, is_schema = _removable(error.path)
             declares = error.problem == UNDECLARED
             try:
@@ -49,6 +55,30 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
     problem = "the schema of the arguments cannot be used, so any arguments are accepted"
     findings.append(Finding(tool, "", "args", "loosened", problem))
     return {"type": "object", "additionalProperties": True}, tuple(findings)
+
+
+def _local_reference(schema: Any, error: ArgumentSchemaError) -> tuple[Any, Finding] | None:
+    """Return the schema with a reference to a definition beside or around it, where it is not at the root."""
+    if error.path[-1] != "$ref":
+        return None
+    for end in range(len(error.path) - 1, 0, -1):
+        here = schema
+        for step in error.path[:end]:
+            here = here[step]
+        if (found := resolve_pointer(error.value, here)) is not None and isinstance(found[1], Mapping | bool):
+            target = path_pointer((*error.path[:end], *found[0]))
+            reason = f"{error.value!r} is not defined at the root, so {target} is used"
+            finding = Finding("", path_pointer(error.path[:-1]), "$ref", "undeclared", reason)
+            return _replaced(schema, error.path, f"#{quote(target)}"), finding
+    return None
+
+
+def _replaced(schema: Any, path: SchemaPath, value: Any) -> Any:
+    if not path:
+        return value
+    copy: Any = list(schema) if isinstance(schema, list) else dict(schema)
+    copy[path[0]] = _replaced(schema[path[0]], path[1:], value)
+    return copy
 
 
 def _removable(path: SchemaPath) -> tuple[SchemaPath, bool]:

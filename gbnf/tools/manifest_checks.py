@@ -77,6 +77,8 @@ class RunPolicy:
 
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
+LONGEST_NAME = 64
+"""The characters of a name that every API accepts."""
 RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})
 """The names of the built-in tools, which no other tool may have."""
 
@@ -166,6 +168,14 @@ def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
     for index, member in undeclared_members(args):
         reason = f"the property {member!r} is not declared, so no call gives it"
         yield Finding(name, f"/requires_one_of/{index}", "requires_one_of", "undeclared", reason)
+
+
+def valid_name(name: str) -> str:
+    """Return the name of a tool of another program, with "_" for what a name cannot contain."""
+    if re.fullmatch(NAME_PATTERN, name) and len(name) <= LONGEST_NAME:
+        return name
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
+    return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:LONGEST_NAME]
 
 
 def json_like(value: Any) -> Any:

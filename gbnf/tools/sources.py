@@ -25,6 +25,7 @@ from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.loosening import build_tool
+from gbnf.tools.manifest_checks import valid_name
 from gbnf.tools.tool import Tool
 
 _NO_FILE = Path("<source>")
@@ -57,8 +58,9 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     - a `Tool`;
     - a sequence of these, and of paths (but a file names no other files).
 
-    `prefix` is put before each name, and characters that APIs do not accept in names become "_". Of a schema,
-    what is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
+    `prefix` is put before each name, and characters that APIs do not accept in names become "_". Without it,
+    those that names cannot have do, except in manifests, and `tool_` is put before a digit. Of a schema, what
+    is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
 
     Raises BrokenManifestsError with every tool that cannot be loaded, every invalid name and every name that
     two different tools have.
@@ -202,9 +204,11 @@ class _SourceReader:
             raise ManifestError(path, "", dict(source), "no description of a tool", _FORMS)
 
     def _named(self, name: Any) -> Any:
-        """Return the name with the prefix, and in it only what APIs accept."""
-        if self.prefix is None or not isinstance(name, str):
+        """Return the name with the prefix, and in it only what APIs accept; without one, a valid name."""
+        if not isinstance(name, str):
             return name
+        if self.prefix is None:
+            return valid_name(name) if name.strip() else name
         return self.prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
     def _add(self, tool: Tool, path: Path, key: str, *, named: bool = False) -> None:

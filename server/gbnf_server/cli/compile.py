@@ -155,9 +155,12 @@ def _show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, st
     say(f"{plural(rules, 'rule')}, {size} bytes")
     for finding in grammar.report:
         show_finding(console, finding)
-    unenforced = sum(finding.kind == "unenforced" for finding in grammar.report)
+    unenforced, loosened = (
+        [f.kind for f in grammar.report].count(kind) for kind in ("unenforced", "loosened")
+    )
     if grammar.exact:
         verdict = ("exact", "bold green"), ": every text of this grammar is valid for the schemas"
     else:
         verdict = ("not exact", "bold yellow"), f": {plural(unenforced, 'keyword')} left to the validator"
+        verdict = verdict if unenforced else (verdict[0], f": {plural(loosened, 'malformed part')} removed")
     console.print(Text.assemble(*verdict), soft_wrap=True)

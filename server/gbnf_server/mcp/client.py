@@ -7,7 +7,6 @@ with mcp_tools("npx -y @modelcontextprotocol/server-filesystem notes", "https://
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ import mcp_types
 
 from gbnf.errors import BrokenManifestsError
 from gbnf.tools import Tool
-from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
+from gbnf.tools.manifest_checks import LONGEST_NAME, RESERVED_NAMES, valid_name
 from gbnf.tools.sources import load_tools
 from gbnf_server.executors import Context
 from gbnf_server.mcp.config import McpSource, read_source
@@ -32,8 +31,6 @@ from gbnf_server.system.event_loop import BackgroundLoop
 
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""
-
-_LONGEST_NAME = 64
 
 
 def mcp_tools(
@@ -180,19 +177,11 @@ def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | N
         for tool in tools:
             clashes = counts[tool] > 1 or tool in RESERVED_NAMES
             parts = [prefix, server if clashes else None, tool]
-            name = _distinct(_valid("_".join(part for part in parts if part)), taken)
+            name = _distinct(valid_name("_".join(part for part in parts if part)), taken)
             taken.add(name)
             names.append(name)
         resolved.append(names)
     return resolved
-
-
-def _valid(name: str) -> str:
-    """Return a name with "_" for what a name cannot contain."""
-    if re.fullmatch(NAME_PATTERN, name) and len(name) <= _LONGEST_NAME:
-        return name
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
-    return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:_LONGEST_NAME]
 
 
 def _distinct(name: str, taken: set[str]) -> str:
@@ -201,5 +190,5 @@ def _distinct(name: str, taken: set[str]) -> str:
     distinct = name
     while distinct in taken:
         number += 1
-        distinct = f"{name[: _LONGEST_NAME - len(str(number)) - 1]}_{number}"
+        distinct = f"{name[: LONGEST_NAME - len(str(number)) - 1]}_{number}"
     return distinct

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, compile_schema, validate_call
+from gbnf import compile_pool, compile_schema, load_tools, validate_call
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import Tool
 from gbnf.tools.loosening import loosened_argument_schema
@@ -54,6 +54,7 @@ def test_near_misses(keys: dict[str, Any], pointer: str, key: str, meant: str) -
             }
         },
         {"args": {"properties": {"a": {"markdownDescription": "", "deprecated": True, "nullable": True}}}},
+        {"args": {"properties": {"a": {"type": ["null", "string"], "enum": ["b", None], "nullable": True}}}},
         {"args": {"properties": {"a": {"enum": [{"minlength": 1}], "default": {"maxlegth": 2}}}}},
         {"args": {"properties": {"a": {"_format": "x", "@type": "y", "readonly": True, "form": {}}}}},
         {"author": "someone", "tags": ["a"], "run": {"network": True}, "x-gbnf": 1},
@@ -61,6 +62,32 @@ def test_near_misses(keys: dict[str, Any], pointer: str, key: str, meant: str) -
 )
 def test_what_is_no_near_miss(keys: dict[str, Any]) -> None:
     assert manifest(**keys).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"type": "string", "nullable": True}, "nullable"),
+        ({"type": "string", "enum": ["b"], "nullable": True}, "nullable"),
+        ({"type": ["string", "null"], "enum": ["b"]}, "enum"),
+    ],
+)
+def test_null_that_is_meant_and_not_allowed(schema: dict[str, Any], keyword: str) -> None:
+    tool = manifest(args={"properties": {"a": schema}})
+    assert found(tool) == [("unknown_key", "/properties/a", keyword)]
+
+
+@pytest.mark.parametrize("inside", [{}, {"items": {"$ref": "#/$defs/x"}, "type": "array"}])
+def test_a_reference_to_definitions_beside_it_is_resolved(inside: dict[str, Any]) -> None:
+    own = {"$defs": {"x": {"type": "integer"}}} | (inside or {"$ref": "#/$defs/x"})
+    schema = {"type": "object", "properties": {"a": own}, "required": ["a"]}
+    [tool] = load_tools({"name": "mine", "parameters": schema})
+    [finding] = tool.findings
+    assert (finding.kind, finding.keyword) == ("undeclared", "$ref")
+    grammar = compile_pool([tool])
+    value = "[5]" if inside else "5"
+    assert grammar.match('{"name": "mine", "arguments": {"a": ' + value + "}}").complete
+    assert not grammar.match('{"name": "mine", "arguments": {"a": "').accepted
 
 
 def test_undeclared_members_are_removed_from_their_group() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,7 +133,7 @@ def test_a_prefix_resolves_names() -> None:
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "list.json"
-    file.write_text(json.dumps([{**MCP, "name": "a b"}, {"type": "web_search"}]))
+    file.write_text(json.dumps([{**MANIFEST, "name": "a b"}, {"type": "web_search"}]))
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(BrokenManifestsError) as caught:
         load_tools(
@@ -159,6 +160,15 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert "another tool has the same name: <source>: [4].tools[0]" in errors[5].problem
     assert "prefix" in errors[5].hint
     assert "prefix" in errors[0].hint
+
+
+@given(st.text(min_size=1).filter(str.strip))
+@example("7zip")
+@example("_")
+def test_a_name_of_another_program_becomes_valid(name: str) -> None:
+    [loaded] = load_tools({**MCP, "name": name}) if name != "final_answer" else load_tools(MCP)
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", loaded.name)
+    assert load_tools({**MCP, "name": loaded.name}) == (loaded,)
 
 
 def test_a_prefix_that_no_api_accepts() -> None:
