@@ -9,7 +9,8 @@ Invariants:
 - Equal stacks are one object (hash-consing), and the stacks of one terminal are merged, as in a
   graph-structured stack (Tomita 1985): derivations that meet again are one, however ambiguous the grammar.
 - The closure of a stack and each step from a set of tops are computed once and cached: inside a string, a
-  step is a lookup. Memory is bounded: above `_MAX_CACHED` members of their entries, the caches are cleared.
+  step is a lookup. Memory is bounded: above `_MAX_CACHED` members of their entries, the caches are cleared,
+  the steps of states that a caller keeps included.
 - Repetitions are counted, never unrolled. An iteration without a character is not followed: if the item is
   nullable, the lower bound is zero, and fewer iterations match all that more can.
 - Left recursion is an error: it would grow the stack for ever, here as in llama.cpp.
@@ -97,6 +98,7 @@ class Matcher:
         self._unions: dict[frozenset[Frame | None], Frames] = {}
         self._closures: dict[tuple[Node, Stack], Tops] = {}
         self._states: dict[Tops, MatchState] = {}
+        self._stepped: list[MatchState] = []  # those that cache steps
         self._lock = threading.RLock()
         self._visits = 0  # of nodes and members, for one character
         self._cached = 0  # members of what is cached
@@ -118,17 +120,25 @@ class Matcher:
             return self._state((self._merge_stacks(dict.fromkeys(tops)), can_end))
 
     def step(self, state: MatchState, text: str) -> MatchState | None:
-        """Compute the step of a state: see `MatchState.step`, which caches it."""
+        """Return the state after a step, and cache it: see `MatchState.step`."""
         with self._lock:
-            return self._compute_step(state, text)
+            if len(self._frames) + self._cached > _MAX_CACHED:
+                self._clear()
+            following = self._compute_step(state, text)
+            if not state.steps:
+                self._stepped.append(state)
+            state.steps[text] = following
+            self._cached += 1
+            return following
+
+    def _clear(self) -> None:
+        self._cached = 0
+        for state in self._stepped:
+            state.steps.clear()
+        for cache in (self._frames, self._unions, self._closures, self._states, self._stepped):
+            cache.clear()
 
     def _compute_step(self, state: MatchState, text: str) -> MatchState | None:
-        if len(self._frames) + self._cached > _MAX_CACHED:
-            self._cached = 0
-            self._frames.clear()
-            self._unions.clear()
-            self._closures.clear()
-            self._states.clear()
         reached: dict[Top, None] = {}
         can_end = False
         self._visits = 0
@@ -259,7 +269,7 @@ class MatchState:
 
     `tops`: the terminals that may come next, each with its offset, and where to return to after it.
     `can_end`: whether the text so far is in the language. `stacks`: how many llama.cpp's engine keeps for it,
-    at most. `only_literal`: the rest of the literal, if it is the only top.
+    at most. `only_literal`: the rest of the literal, if it is the only top. `steps`: those that are cached.
     """
 
     tops: tuple[Top, ...]
@@ -267,7 +277,7 @@ class MatchState:
     _matcher: Matcher
     stacks: int = field(init=False)
     only_literal: str = field(init=False, default="")
-    _steps: dict[str, MatchState | None] = field(init=False, default_factory=dict)
+    steps: dict[str, MatchState | None] = field(init=False, default_factory=dict)
     _allowed: CharClass | None = field(init=False, default=None)
     _cost: Cost | None = field(init=False, default=None)
 
@@ -299,7 +309,7 @@ class MatchState:
                 return position + shared, within or state
             else:
                 step, position = text[position], position + 1
-            following = state._steps.get(step)
+            following = state.steps.get(step)
             if following is None:
                 following = state.step(step)
                 if following is None:
@@ -309,9 +319,8 @@ class MatchState:
 
     def step(self, text: str) -> MatchState | None:
         """Return the state after a character, or several of the only literal; None if they do not match."""
-        if text not in self._steps:
-            self._steps[text] = self._matcher.step(self, text)
-        return self._steps[text]
+        known = self.steps.get(text, self)
+        return self._matcher.step(self, text) if known is self and text not in self.steps else known
 
     def after_any(self, texts: Iterable[str]) -> MatchState | None:
         """Return the state after one of several texts, whichever it was; None if none matches."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gbnf.grammar.ir import Literal, Ref, Rules, Seq
 from gbnf.grammar.match import END_OF_TEXT, Match, Matcher
@@ -64,6 +66,28 @@ def test_ambiguity_and_depth_cost_no_more_than_text(gbnf: str, text: str) -> Non
 def test_matching_continues_after_the_caches_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gbnf.grammar.match._MAX_CACHED", 10)
     assert Matcher(parse_gbnf('root ::= "(" root{0,3} ")"')).match("(()(()())())").complete
+
+
+@given(st.lists(st.text(st.characters(exclude_characters='"\0', exclude_categories=["Cs"])), max_size=8))
+def test_no_text_makes_the_caches_grow_beyond_their_bound(texts: list[str]) -> None:
+    matcher = Matcher(parse_gbnf('root ::= ("\\"" [^"]* "\\"")*'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gbnf.grammar.match._MAX_CACHED", 50)
+        kept = [matcher.start()]  # as of answers that are not complete
+        for text in texts:
+            state = kept[-1].advance(f'"{text}"')
+            assert state is not None
+            kept.append(state)
+        for state in kept:  # each with steps of its own
+            state.advance(f'"{"".join(texts)}')
+        reached = {id(one): one for one in kept}
+        pending = list(reached.values())
+        while pending:
+            for following in pending.pop().steps.values():
+                if following is not None and id(following) not in reached:
+                    reached[id(following)] = following
+                    pending.append(following)
+        assert sum(len(state.steps) for state in reached.values()) <= 60
 
 
 @pytest.mark.parametrize(
