@@ -179,8 +179,9 @@ class GrammarEngine(ABC):
 
     def constraint(self, grammar: Grammar) -> Constraint:
         """Return a constraint for one answer. Raises GrammarRefusedError."""
+        parsed = self._parsed(grammar)  # without the lock: it may take long, and others shall not wait for it
         with self._lock:
-            return self._start(self._parsed(grammar), grammar)
+            return self._start(parsed, grammar)
 
     @abstractmethod
     def _parse(self, grammar: Grammar) -> Any: ...

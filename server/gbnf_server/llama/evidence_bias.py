@@ -33,6 +33,7 @@ UNMOVED: Final = 1 / (1 + math.exp(-2 * CHOICE_BONUS))
 _LONGEST_TOKEN: Final = 24  # characters that are looked up
 _CLOSINGS: Final = ('", "', '","', '"}}', '"]')  # what may be one token with the quote that ends a string
 _BEFORE_CALL: Final = re.compile(r"\s*(?:```[a-z_]*[ \t]*\s|<[^<>{}]{1,40}>|\[)\s*\[?\s*\{")
+_IN_STRING: Final = re.compile(r'(?:[^"\\]|\\.)*+\\?', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
 _COMMAS: Final = (', "', ',"')  # before a string or a key
 _ARGUMENTS_DEPTH: Final = 2  # of their object, in {"name": …, "arguments": {…}}
@@ -75,6 +76,14 @@ class CallPosition:
         self.awaits_value = at.where == "value" and at.index is None
         self.ends_member = self.kind == "string" or at.where == "after" or bool(self.number)
 
+    def extend(self, text: str) -> bool:
+        """Advance inside a string, and return whether the text does not end it: then all else is the same."""
+        escape = "\\" * ((len(self.content) - len(self.content.rstrip("\\"))) % 2)
+        if self.kind != "string" or not _IN_STRING.fullmatch(escape + text):
+            return False
+        self.content += text
+        return True
+
 
 class EvidenceBias:
     """The bonus in one answer."""
@@ -82,10 +91,13 @@ class EvidenceBias:
     def __init__(self, model: NativeModel, evidence: Evidence) -> None:
         self._tokens, self._evidence, self._text = model.tokens_by_text, evidence, ""
         self._position = CallPosition("")
+        self._pending = ""  # the end of the text, after the position
+        self._begin = 0  # of the text after the calls that have ended
 
     def accept(self, text: str) -> None:
         """Advance by a piece of the answer."""
         self._text += text
+        self._pending += text
 
     def biased(self, logits: Logits) -> Logits:
         """Return the logits with the bonus; the same array if there is none."""
@@ -103,10 +115,12 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        text = self._call_text()
-        if text is None:
-            return {}
-        self._position = position = CallPosition(text)
+        if not self._position.extend(self._pending):
+            text = self._call_text()
+            if text is None:
+                return {}
+            self._position = CallPosition(text)
+        position, self._pending = self._position, ""
         argument = self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:
@@ -133,13 +147,11 @@ class EvidenceBias:
         """Return the text of the last call as far as it is written; None in prose, whatever it quotes."""
         if self._text[:1] not in {"", "{"} and not _BEFORE_CALL.match(self._text):
             return None
-        start = self._text.find("{")
-        while start >= 0:
+        while (start := self._text.find("{", self._begin)) >= 0:
             try:
-                _, end = _DECODER.raw_decode(self._text, start)
+                _, self._begin = _DECODER.raw_decode(self._text, start)
             except ValueError:
                 return self._text[start:]
-            start = self._text.find("{", end)
         return None
 
     def _commas(self) -> list[int]:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import compile_pool
+from gbnf.partial_json import locate
 from gbnf.tools import Tool
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.backends.base import Request
@@ -65,6 +66,53 @@ def changes(model: NativeModel, text: str) -> tuple[set[str], set[str]]:
     bias.accept(text)
     found = {model.piece(token).decode(): bonus for token, bonus in bias.changes().items()}
     return {each for each in found if found[each] > 0}, {each for each in found if found[each] < 0}
+
+
+PIECES = (
+    CALL,
+    '"city": "',
+    '"',
+    "\\\\",
+    '\\"',
+    "T",
+    "Tel Aviv",
+    ", ",
+    '"kinds": ["',
+    "wind",
+    "]",
+    "}",
+    "{",
+    "12",
+    "a",
+    "\n",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.sampled_from([CALL, "", "It is {}. "]))
+def test_the_bonus_is_that_of_the_whole_text(model: NativeModel, pieces: list[str], begin: str) -> None:
+    bias, text = EvidenceBias(model, EVIDENCE), ""
+    for piece in (begin, *pieces):
+        text += piece
+        bias.accept(piece)
+        whole = EvidenceBias(model, EVIDENCE)
+        whole.accept(text)
+        assert bias.changes() == whole.changes(), text
+
+
+def test_a_long_text_is_read_once(model: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+
+    def counted(text: str) -> Any:
+        nonlocal read
+        read += len(text)
+        return locate(text)
+
+    monkeypatch.setattr("gbnf_server.llama.evidence_bias.locate", counted)
+    bias = EvidenceBias(model, EVIDENCE)
+    for piece in [CALL, '"city": "', *["some text, \\n"] * 1000, '", "now": ', "true"]:
+        bias.accept(piece)
+        bias.changes()
+    assert read < 6 * len("some text, \\n") * 1000
 
 
 @pytest.mark.parametrize(

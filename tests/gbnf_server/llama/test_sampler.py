@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -218,3 +219,28 @@ def test_only_utf_8_is_spelled(model: NativeModel) -> None:
 
 
 _PLACES = [*range(0x20, 0xD7FF, 97), 0xD7FF, 0xE000, *range(0xE001, 0x10FFFF, 4111), 0x10FFFF]
+
+
+def test_no_grammar_waits_until_another_is_parsed(model: NativeModel, engine: GrammarEngine) -> None:
+    begun, done, others = Event(), Event(), engine._parse
+    slow = Grammar.parse('root ::= "slow, once"')
+
+    def parse(grammar: Grammar) -> Any:
+        if grammar is slow:
+            begun.set()
+            assert done.wait(60)
+        return others(grammar)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_parsed", parse)
+        thread = Thread(target=engine.constraint, args=(slow,), daemon=True)
+        thread.start()
+        try:
+            assert begun.wait(60)
+            other = Thread(target=engine.constraint, args=(Grammar.parse('root ::= "other"'),), daemon=True)
+            other.start()
+            other.join(30)
+            assert not other.is_alive()
+        finally:
+            done.set()
+            thread.join(60)
