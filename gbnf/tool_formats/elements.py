@@ -234,6 +234,8 @@ class ElementReader:
         opens, closes = self._inner(raw, key)
         exact = "".join(part if isinstance(part, str) else key for part in raw.after)
         stray = [regex.escape(exact)] if len(exact.strip()) >= LEAST_MARK else []
+        if not all(map(_is_literal, raw.after)):  # what begins every tag is not part of a text, either
+            stray += [lenient(self._arguments.before_key.strip())]
         inside = Delimiters([*opens.patterns, *closes.patterns])
         outside = Delimiters([*end.patterns, *stray, *opens.patterns], end.final.patterns)
         depth = 0

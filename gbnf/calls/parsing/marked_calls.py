@@ -75,6 +75,7 @@ _ODD_KEY = re.compile(r"[\s|(){}\[\]]")
 _NESTED_ELEMENTS = 8
 _ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
 _SPACE = re.compile(r"\s*")
+_DANGLING = re.compile(rf"{_MARK}<(?!/?[^<>\n]{{1,200}}>)")
 _CDATA = "<![CDATA["
 _NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
 
@@ -215,6 +216,8 @@ def _unbalanced_end(text: str, at: int, location: Location) -> tuple[int, int, b
 def _nested(text: str, location: Location, depth: int = 32) -> Any:
     """Return the value of elements that nest: an array if they are items, else an object; or of a text."""
     if location.types == {"string"}:
+        if _DANGLING.search(text):
+            raise InvalidJsonError(f"the text {text[:80]!r} has a part of a tag")
         return text
     members: list[tuple[str, str]] = []
     at = 0
