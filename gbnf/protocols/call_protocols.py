@@ -7,7 +7,7 @@ grammar, so that it works with every backend that takes one. It is removed befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -194,15 +194,13 @@ class SchemaCalls(CallProtocol):
 
     def constraint(self, offered: Offered) -> Mapping[str, Any]:
         """Return the schema of an answer."""
-        schema = call_schema(
-            offered.tools, final_answer=offered.answer, ask_user=offered.ask_user, steps=offered.steps
-        )
+        built_in = (*((ASK_USER,) if offered.ask_user else ()), *((_answer(offered),) if offered.answer else ()))
+        schema = call_schema((*offered.tools, *built_in), steps=offered.steps)
         return with_reasoning_schema(schema) if self.reasoning_field else schema
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the call."""
-        del offered
-        return WholeJsonCall()
+        return WholeJsonCall(_answer(offered).name if offered.answer else None)
 
 
 @dataclass(frozen=True)
@@ -277,6 +275,14 @@ class CallsInText(CallProtocol):
             return super().call_message(call, number)
         text = render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
         return {"role": "assistant", "content": text}
+
+
+def _answer(offered: Offered) -> Tool:
+    """Return the tool of the final answer, under another name if an offered tool has its name."""
+    name = FINAL_ANSWER.name
+    while any(tool.name == name for tool in offered.tools):
+        name += "_"
+    return FINAL_ANSWER if name == FINAL_ANSWER.name else replace(FINAL_ANSWER, name=name)
 
 
 def _final_answer(message: str) -> dict[str, Any]:

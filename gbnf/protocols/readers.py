@@ -168,10 +168,14 @@ class TextCalls:
 
 
 class WholeJsonCall:
-    """One call as JSON in any layout, from servers that take a schema instead of a grammar."""
+    """One call as JSON in any layout, from servers that take a schema instead of a grammar.
 
-    def __init__(self) -> None:
+    `answer`: the name of the tool whose message is the answer, None if there is none.
+    """
+
+    def __init__(self, answer: str | None = FINAL_ANSWER.name) -> None:
         self._text: list[str] = []
+        self._answer = answer
 
     def feed(self, chunk: str) -> list[Delta]:
         """Keep the characters: only the whole call can be read."""
@@ -183,7 +187,7 @@ class WholeJsonCall:
         try:
             call = parse_json("".join(self._text))
             name, arguments = call["name"], call["arguments"]
-            if name == FINAL_ANSWER.name:
+            if name == self._answer:
                 return [TextDelta(arguments["message"])]
         except (InvalidJsonError, LookupError, TypeError):
             return []

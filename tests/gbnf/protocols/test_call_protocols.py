@@ -29,6 +29,7 @@ from gbnf.protocols.call_protocols import (
 )
 from gbnf.protocols.protocol import CallProtocol, Offered, UnreadableCallError
 from gbnf.testing import calls, derivations
+from gbnf.tool_formats import CallStarted, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.by_hand import ANSWER, NOW, POOL, call
@@ -101,6 +102,35 @@ def test_an_answer_may_be_excluded(name: str) -> None:
         if isinstance(constraint, Grammar) and not isinstance(protocol, JsonCalls):
             assert answer or not constraint.match(text).complete
     assert protocol.answers_by_call == (not isinstance(protocol, NativeCalls))
+
+
+@pytest.mark.parametrize("name", ["final_answer", "ask_user", "find_tools", "final_answer_", "thought"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        JsonCalls(answers_by_call=False),
+        JsonCalls(answers_by_call=False, also_final_answer=True),
+        SchemaCalls(),
+        CallsInText(),
+        NativeCalls(FAMILIES[0].form),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_tool_of_a_client_is_called_whatever_its_name(
+    protocol: CallProtocol, name: str, answer: bool
+) -> None:
+    message = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
+    offered = Offered(tuple(Tool(each, args=message) for each in dict.fromkeys((name, "final_answer"))), answer)
+    constraint = protocol.constraint(offered)
+    for tool in offered.tools:
+        written = json.dumps({"name": tool.name, "arguments": {"message": "so"}})
+        if isinstance(constraint, Mapping):
+            assert schema_violation(constraint, written) is None
+        reader = protocol.reader(offered)
+        deltas = [*reader.feed(written), *reader.close()]
+        assert [each.name for each in deltas if isinstance(each, CallStarted)] == [tool.name]
+        assert not [each for each in deltas if isinstance(each, TextDelta)]
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
