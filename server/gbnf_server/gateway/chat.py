@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
@@ -180,6 +180,9 @@ class ChatRequest:
 CallKey: TypeAlias = tuple[str, str]
 """The name of a tool, and its arguments as JSON with sorted keys."""
 
+INVALID_ARGUMENTS = "INVALID_JSON"
+"""The only member of arguments that are no JSON object: their text. Such a call was not made."""
+
 MAX_EXCLUDED = 8
 """How many calls a grammar excludes, those that failed last: each is some 25 kB of it."""
 
@@ -201,9 +204,8 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
     failed: Counter[CallKey] = Counter()
     succeeded: set[CallKey] = set()
     for message in messages:
-        for call in message.get("tool_calls", ()):
-            function = call["function"]
-            made[call["id"]] = call_key(function["name"], function["arguments"])
+        for identifier, function in _made_calls(message):
+            made[identifier] = call_key(function["name"], function["arguments"])
         key = made.get(message.get("tool_call_id", ""))
         if key is None:
             continue
@@ -217,9 +219,16 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
 
 def succeeded_calls(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
     """Return the calls, each with name and arguments, whose own result is not an error."""
-    made = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls", ())}
+    made = dict(call for message in messages for call in _made_calls(message))
     results = {m["tool_call_id"]: m["content"] for m in messages if "tool_call_id" in m}
     return [made[each] for each, result in results.items() if each in made and not is_error(result)]
+
+
+def _made_calls(message: Message) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the id and the function of each call of a message that could be made."""
+    for call in message.get("tool_calls", ()):
+        if INVALID_ARGUMENTS not in call["function"]["arguments"]:
+            yield call["id"], call["function"]
 
 
 def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey, ...]:

@@ -9,14 +9,15 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gbnf.errors import clip
 from gbnf.prompts.messages import Image
-from gbnf.strict_json import InvalidJsonError, json_type, nests_deeper, parse_json
-from gbnf_server.gateway.chat import FunctionTool
+from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
+from gbnf_server.gateway.chat import INVALID_ARGUMENTS, FunctionTool
 from gbnf_server.web.errors import invalid_request
 from gbnf_server.web.limits import Limits
 
@@ -159,17 +160,17 @@ def read_effort(effort: str | None) -> bool | None:
     return None if effort is None else effort not in {"none", "minimal"}
 
 
-def read_arguments(text: str, path: str) -> dict[str, Any]:
-    """Return the arguments of a call, whose JSON text is at `path`. Raises HttpError."""
-    try:
+def read_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a call in the history.
+
+    What is no JSON object, such as a call that was truncated, is the text of one member: the conversation
+    goes on. The name of the member is the one that Anthropic's documentation recommends.
+    """
+    with suppress(InvalidJsonError):
         value = parse_json(text) if text.strip() else {}
-    except InvalidJsonError as error:
-        raise invalid_request(f"{path}: invalid JSON: {error}.", path) from None
-    if not isinstance(value, dict):
-        raise invalid_request(f"{path}: the arguments must be a JSON object, got {json_type(value)}.", path)
-    if nests_deeper(value, _MAX_DEPTH):
-        raise invalid_request(f"{path}: nested more than {_MAX_DEPTH} levels deep.", path)
-    return value
+        if isinstance(value, dict) and not nests_deeper(value, _MAX_DEPTH):
+            return value
+    return {INVALID_ARGUMENTS: text}
 
 
 def read_data_url(url: str, path: str) -> Image:

@@ -57,16 +57,15 @@ class Turns:
         call = {"id": call_id, "type": "function", "function": function}
         message["tool_calls"] = [*message.get("tool_calls", ()), call]
 
-    def result(self, call_id: str, text: str, images: Sequence[Image], param: str) -> None:
-        """Add the result of a call. Raises HttpError if no call before it has the id at `param`."""
-        if call_id not in self._names:
+    def result(
+        self, call_id: str, text: str, images: Sequence[Image] = (), param: str = "", name: str | None = None
+    ) -> None:
+        """Add the result of a call. Raises HttpError if no call before it has the id at `param`, if given."""
+        if param and call_id not in self._names:
             raise invalid_request(f"there is no call with the id {call_id!r} before this result.", param)
-        message: Message = {
-            "role": "tool",
-            "content": text,
-            "tool_call_id": call_id,
-            "name": self._names[call_id],
-        }
+        message: Message = {"role": "tool", "content": text, "tool_call_id": call_id}
+        if name := name or self._names.get(call_id):
+            message["name"] = name
         self._messages.append({**message, "images": images} if images else message)
 
     def _last_role(self) -> str | None:

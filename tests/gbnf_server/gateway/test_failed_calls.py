@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gbnf.protocols.call_protocols import NativeCalls
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.chat import ChatRequest, Sampling, ToolChoice, call_key, excluded_calls, failed_calls
+from gbnf_server.gateway.chat import (
+    INVALID_ARGUMENTS,
+    ChatRequest,
+    Sampling,
+    ToolChoice,
+    call_key,
+    excluded_calls,
+    failed_calls,
+    succeeded_calls,
+)
 from gbnf_server.gateway.engine import Engine
+from gbnf_server.gateway.openai_chat import ChatCompletions
+from gbnf_server.gateway.openai_responses import Responses
 from support.gateway_answers import USER, answer, calls, compile_all, end, function
 from support.oracle import engine
 from support.tool_formats import FAMILIES, Family
@@ -138,3 +151,39 @@ def test_a_tool_without_other_calls_is_left_out() -> None:
     assert [tool.name for tool in compiled.tools] == ["light"]
     only = ChatRequest("m", (USER,), (STOP,), ToolChoice("required"), excluded=(call_key("stop", {}),))
     assert compile_all([only])[0].tools
+
+
+@given(
+    st.sampled_from(["", '{"on": true}'])
+    | st.text(max_size=20)
+    | st.sampled_from(['{"on": ', "[1]", '"\\ud83d', '{"a":' * 700 + "1" + "}" * 700, "null", '{"a": NaN}']),
+    st.sampled_from(["error: offline", "not executed: invalid arguments"]),
+)
+def test_a_conversation_goes_on_whatever_the_arguments_of_its_calls(arguments: str, result: str) -> None:
+    called = {"name": "light", "arguments": arguments}
+    items = [
+        {"type": "function_call", "call_id": "a", **called},
+        {"type": "function_call_output", "call_id": "a", "output": result},
+    ]
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": called}]},
+        {"role": "tool", "tool_call_id": "a", "content": result},
+    ]
+    of_chat = ChatCompletions().parse({"messages": [USER, *messages, USER]}).request.messages
+    body = {"model": "m", "input": [USER, *items, USER], "store": False}
+    assert of_chat == Responses().parse(body).request.messages
+    (call,) = of_chat[1]["tool_calls"]
+    made = call["function"]["arguments"]
+    if INVALID_ARGUMENTS not in made:
+        assert made == (json.loads(arguments) if arguments.strip() else {})
+        assert len([*failed_calls(of_chat), *succeeded_calls(of_chat)]) == 1
+    else:
+        assert made == {INVALID_ARGUMENTS: arguments}
+        assert not [*failed_calls(of_chat), *succeeded_calls(of_chat)]
+
+
+def test_a_truncated_call_is_no_failure_of_the_next(backend: InProcess) -> None:
+    made = turn("light", {INVALID_ARGUMENTS: '{"on": tr'}, "error: not executed")
+    request = ChatRequest("m", (USER, *made, USER), tools=(LIGHT,), tool_choice=ToolChoice("required"))
+    events = answer(request, backend, Engine(no_repeat=1))
+    assert end(events).enforcement.failed_before == ()

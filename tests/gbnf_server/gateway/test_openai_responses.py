@@ -324,11 +324,6 @@ def _user(**part: Any) -> dict[str, Any]:
         (_user(type="input_image", image_url="https://a.b/c.png"), 400, f"{ITEM}.content[0].image_url"),
         (_user(type="input_image", image_url="data:image/png;base64,?"), 400, f"{ITEM}.content[0].image_url"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]}, 400, f"{ITEM}.call_id"),
-        (
-            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
-            400,
-            f"{ITEM}.arguments",
-        ),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, 404, f"{ITEM}.id"),
         ({"previous_response_id": "resp_1"}, 404, "previous_response_id"),
         ({"tools": [{"type": "file_search", "vector_store_ids": []}]}, 400, "tools[0].type"),

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 
 from pydantic import Field, StrictBool
 
-from gbnf.prompts.messages import Image, Message
+from gbnf.prompts.messages import Image
 from gbnf_server.gateway import chat, reading
 from gbnf_server.gateway.openai_chat.reply import ChatReply
+from gbnf_server.gateway.turns import Turns
 from gbnf_server.web.errors import HttpError, invalid_request
 
 # -- messages
@@ -74,7 +75,7 @@ class _AssistantMessage(reading.Part):
 
 class _ToolMessage(reading.Part):
     role: Literal["tool"]
-    content: str | list[_TextPart]
+    content: str | list[_UserPart]
     tool_call_id: str
     name: str | None = None
 
@@ -233,9 +234,12 @@ def _request(body: _ChatBody) -> chat.ChatRequest:
     )
     thinking = options.enable_thinking if (options := body.chat_template_kwargs) is not None else None
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    turns = Turns()
+    for index, message in enumerate(body.messages):
+        _add_message(turns, message, f"messages[{index}]")
     return chat.ChatRequest(
         model=body.model,
-        messages=tuple(_message(message, index) for index, message in enumerate(body.messages)),
+        messages=turns.messages,
         tools=tuple(
             tool.function.tool(f"tools[{index}].function") for index, tool in enumerate(body.tools or ())
         ),
@@ -285,28 +289,18 @@ def _output(body: _ChatBody) -> chat.OutputFormat | None:
             return None
 
 
-def _message(message: _Message, index: int) -> Message:
-    path = f"messages[{index}]"
+def _add_message(turns: Turns, message: _Message, path: str) -> None:
     text, images = reading.join_content(message.content or "", f"{path}.content")
-    made: Message = {"role": "system" if message.role == "developer" else message.role, "content": text}
-    if images:
-        made["images"] = images
     match message:
+        case _SystemMessage():
+            turns.system(text)
+        case _UserMessage():
+            turns.user(text, images)
         case _ToolMessage():
-            made["tool_call_id"] = message.tool_call_id
-            if message.name is not None:
-                made["name"] = message.name
+            turns.result(message.tool_call_id, text, images, name=message.name)
         case _AssistantMessage():
-            if message.tool_calls:
-                made["tool_calls"] = [
-                    _call(call.id, call.function, f"{path}.tool_calls[{at}].function.arguments")
-                    for at, call in enumerate(message.tool_calls)
-                ]
             if message.reasoning_content:
-                made["reasoning_content"] = message.reasoning_content
-    return made
-
-
-def _call(identifier: str, function: _CalledFunction, path: str) -> dict[str, Any]:
-    called = {"name": function.name, "arguments": reading.read_arguments(function.arguments, path)}
-    return {"id": identifier, "type": "function", "function": called}
+                turns.reasoning(message.reasoning_content)
+            turns.assistant(text)
+            for call in message.tool_calls or ():
+                turns.call(call.id, call.function.name, reading.read_arguments(call.function.arguments))

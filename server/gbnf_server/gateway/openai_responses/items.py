@@ -106,7 +106,7 @@ def _add_item(turns: Turns, item: reading.Part, path: str) -> None:
                 case _:
                     turns.system(text)
         case _CallItem():
-            arguments = reading.read_arguments(item.arguments, f"{path}.arguments")
+            arguments = reading.read_arguments(item.arguments)
             turns.call(item.call_id, _model_name(item.namespace, item.name), arguments)
         case _CallOutput():
             text, images = reading.read_content(_CONTENT, item.output, f"{path}.output")
