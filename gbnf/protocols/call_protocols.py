@@ -194,7 +194,10 @@ class SchemaCalls(CallProtocol):
 
     def constraint(self, offered: Offered) -> Mapping[str, Any]:
         """Return the schema of an answer."""
-        built_in = (*((ASK_USER,) if offered.ask_user else ()), *((_answer(offered),) if offered.answer else ()))
+        built_in = (
+            *((ASK_USER,) if offered.ask_user else ()),
+            *((_answer(offered),) if offered.answer else ()),
+        )
         schema = call_schema((*offered.tools, *built_in), steps=offered.steps)
         return with_reasoning_schema(schema) if self.reasoning_field else schema
 

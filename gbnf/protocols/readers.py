@@ -25,9 +25,9 @@ from gbnf.tools import FINAL_ANSWER, Tool
 REASONING_KEY = "thought"
 """The property of a call that has reasoning, before the others."""
 
-_HEAD = re.compile(
+_MESSAGE = (
     rf'\s*\{{\s*(?:"{REASONING_KEY}"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*)?"name"\s*:\s*"{FINAL_ANSWER.name}"'
-    r'\s*,\s*"arguments"\s*:\s*\{\s*"message"\s*:\s*"'
+    r'\s*,\s*"arguments"\s*:\s*\{\s*"message"'
 )
 _WHOLE = re.compile(
     r'(?:[^"\\]'
@@ -65,19 +65,23 @@ def looks_like_call(text: str) -> bool:
     return _CALL_LIKE.match(text.replace("\\u003c", "<")) is not None
 
 
-class FinalAnswerText(AnswerReader):
-    """The message of a call of `final_answer` that is written as JSON; nothing of any other text."""
+class StringMember(AnswerReader):
+    """The string that is the value of a key of a JSON text; nothing of any other text.
 
-    def __init__(self) -> None:
+    `key`: the pattern of the text up to the end of the key.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._head = re.compile(rf'{key}\s*:\s*"')
         self._text = ""
         self._position: int | None = None
 
     def feed(self, chunk: str) -> list[Delta]:
-        """Add the next characters; return those of the message."""
+        """Add the next characters; return those of the string."""
         self._text += chunk
         if self._position is None:
             # the head ends with a quote; without this test, each piece would match long reasoning again
-            head = _HEAD.match(self._text) if '"' in chunk else None
+            head = self._head.match(self._text) if '"' in chunk else None
             if head is None:
                 return []
             self._position = head.end()
@@ -86,6 +90,13 @@ class FinalAnswerText(AnswerReader):
         self._position = whole.end()
         answer: str = json.loads(f'"{whole[0]}"', strict=False)
         return [TextDelta(answer)] if answer else []
+
+
+class FinalAnswerText(StringMember):
+    """The message of a call of `final_answer` that is written as JSON; nothing of any other text."""
+
+    def __init__(self) -> None:
+        super().__init__(_MESSAGE)
 
 
 class SpokenText(AnswerReader):

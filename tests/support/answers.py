@@ -80,15 +80,23 @@ _OBJECTS = st.dictionaries(
 )
 
 
-def answers(names: Sequence[str], *, truncated: bool = False) -> st.SearchStrategy[Answer]:
-    """Return answers that call tools of these names."""
+def answers(
+    names: Sequence[str], *, custom: Sequence[str] = (), truncated: bool = False
+) -> st.SearchStrategy[Answer]:
+    """Return answers that call tools of these names. `custom`: those that take a text."""
+
+    def written(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
 
     @st.composite
     def build(draw: st.DrawFn) -> Answer:
-        arguments = pieces(_OBJECTS.map(lambda value: json.dumps(value, ensure_ascii=False)))
+        arguments, inputs = (
+            pieces(_OBJECTS.map(written)),
+            pieces(_TEXTS.map(lambda text: written({"input": text}))),
+        )
         calls = tuple(
-            Call(f"call_{index}", name, draw(arguments))
-            for index, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=3)))
+            Call(f"call_{index}", name, draw(inputs if name in custom else arguments))
+            for index, name in enumerate(draw(st.lists(st.sampled_from([*names, *custom]), max_size=3)))
         )
         if truncated and calls:
             calls = (*calls[:-1], Call(calls[-1].id, calls[-1].name, calls[-1].pieces[:-1]))

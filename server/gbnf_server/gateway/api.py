@@ -101,8 +101,8 @@ class Block(ABC):
         """Yield the events before the first delta."""
 
     @abstractmethod
-    def delta(self, text: str) -> Event:
-        """Return the event of a delta."""
+    def delta(self, text: str) -> Iterator[Event]:
+        """Yield the events of a delta."""
 
 
 _Block = TypeVar("_Block", bound=Block)
@@ -133,11 +133,11 @@ class BlockReply(Reply, Generic[_Block]):
                 kind: Kind = "text" if isinstance(event, TextDelta) else "reasoning"
                 if not self._blocks or self._blocks[-1].kind != kind:
                     yield from self._open(kind)
-                yield self._add(text)
+                yield from self._add(text)
             case CallStarted():
                 yield from self._open("call", event)
             case ArgumentsDelta(json_text=text):
-                yield self._add(text)
+                yield from self._add(text)
             case CallEnded():
                 self._blocks[-1].is_complete = True
             case Finished():
@@ -149,7 +149,7 @@ class BlockReply(Reply, Generic[_Block]):
         self._blocks.append(block)
         yield from block.begin()
 
-    def _add(self, text: str) -> Event:
+    def _add(self, text: str) -> Iterator[Event]:
         self._blocks[-1].pieces.append(text)
         return self._blocks[-1].delta(text)
 

@@ -28,6 +28,7 @@ class FunctionTool:
     """A tool of the client. `parameters`: the JSON Schema of its arguments, as the client gave it.
 
     `strict`: a keyword that cannot be enforced is an error. `param`: the path of the schema in the request.
+    `pattern`: of the only argument, which its description says in another way, "" for any.
     """
 
     name: str
@@ -35,6 +36,7 @@ class FunctionTool:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     strict: bool = False
     param: str = "tools"
+    pattern: str = ""
 
     def declaration(self) -> dict[str, Any]:
         """Return the tool as OpenAI's chat API and chat templates declare it."""

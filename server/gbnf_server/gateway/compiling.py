@@ -365,6 +365,9 @@ def client_tool(given: FunctionTool) -> Tool:
     if (kind := given.parameters.get("type", "object")) not in ("object", ["object"]):
         problem = f"{given.param}: the type of the arguments must be 'object', not {clip(repr(kind))}."
         raise HttpError(400, problem, "invalid_schema", f"{given.param}/type")
+    if given.pattern and schema is not None:
+        patterned = {name: {**each, "pattern": given.pattern} for name, each in schema["properties"].items()}
+        schema = {**schema, "properties": patterned}
     args, findings = loosened_argument_schema(given.name, schema)
     return Tool(
         given.name,

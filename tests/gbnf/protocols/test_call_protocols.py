@@ -121,7 +121,9 @@ def test_a_tool_of_a_client_is_called_whatever_its_name(
     protocol: CallProtocol, name: str, answer: bool
 ) -> None:
     message = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
-    offered = Offered(tuple(Tool(each, args=message) for each in dict.fromkeys((name, "final_answer"))), answer)
+    offered = Offered(
+        tuple(Tool(each, args=message) for each in dict.fromkeys((name, "final_answer"))), answer
+    )
     constraint = protocol.constraint(offered)
     for tool in offered.tools:
         written = json.dumps({"name": tool.name, "arguments": {"message": "so"}})

@@ -245,7 +245,11 @@ def test_all_kinds_of_blocks_become_messages() -> None:
                     {
                         "type": "tool_result",
                         "tool_use_id": "c1",
-                        "content": [{"type": "text", "text": "one"}, image, {"type": "text", "text": "two"}],
+                        "content": [
+                            {"type": "text", "text": "one"},
+                            image,
+                            {"type": "tool_reference", "tool_name": "f"},
+                        ],
                     },
                     {"type": "text", "text": "Well?"},
                 ],
@@ -264,7 +268,13 @@ def test_all_kinds_of_blocks_become_messages() -> None:
         {"role": "user", "content": "What is this?\n\nT\n\nD\n\nA reminder.", "images": shown},
         {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": calls},
         {"role": "tool", "content": "Error: gone", "tool_call_id": "c2", "name": "f"},
-        {"role": "tool", "content": "one\ntwo", "tool_call_id": "c1", "name": "f", "images": shown},
+        {
+            "role": "tool",
+            "content": "one\nThe tool f can be called.",
+            "tool_call_id": "c1",
+            "name": "f",
+            "images": shown,
+        },
         {"role": "user", "content": "Well?\n\nNow."},
     ]
 

@@ -19,24 +19,65 @@ from gbnf_server.gateway.chat import FunctionTool, JsonObject, JsonSchema, ToolC
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
-from support.answers import ENFORCEMENT, USAGE, Answer, answers, client_of, undeclared
+from support.answers import ENFORCEMENT, USAGE, Answer, Call, answers, client_of, undeclared
 from support.effort import scaled
+from support.gateway_answers import compile_all
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 NAMESPACE = {
     "type": "namespace",
     "name": "agents",
     "description": "Agents.",
-    "tools": [{"type": "function", "name": "wait", "parameters": {"type": "object"}, "strict": False}],
+    "tools": [
+        {"type": "function", "name": "wait", "parameters": {"type": "object"}, "strict": False},
+        {"type": "custom", "name": "exec", "description": "Runs JavaScript."},
+    ],
 }
-TOOLS: Any = [FUNCTION, NAMESPACE]
-NAMES = ("f", "agents__wait")
+PATCH = {
+    "type": "custom",
+    "name": "patch",
+    "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "+" /.+/'},
+}
+SEARCH = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "Searches.",
+    "parameters": {"type": "object"},
+}
+TOOLS: Any = [FUNCTION, NAMESPACE, PATCH, SEARCH]
+NAMES, CUSTOM = ("f", "agents__wait", "tool_search"), ("patch", "agents__exec")
+PLACES = {
+    "f": (None, "f"),
+    "patch": (None, "patch"),
+    "agents__wait": ("agents", "wait"),
+    "agents__exec": ("agents", "exec"),
+}
+CALL_TYPES = {"function_call", "custom_tool_call", "tool_search_call"}
 
 STREAM_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 
 def parsed(**body: Any) -> Any:
     return Responses().parse({"model": "m", "input": "hi", **body}).request
+
+
+def made(item: Any) -> Any:
+    """Return what an item of a call says."""
+    match item.type:
+        case "function_call":
+            return item.call_id, item.namespace, item.name, item.arguments
+        case "custom_tool_call":
+            return item.call_id, item.namespace, item.name, item.input
+        case _:
+            return item.call_id, item.execution, item.arguments
+
+
+def expected_call(call: Call) -> Any:
+    """Return what the item of a call has to say."""
+    arguments = json.loads(call.arguments)
+    if call.name == "tool_search":
+        return call.id, "client", arguments
+    return call.id, *PLACES[call.name], arguments["input"] if call.name in CUSTOM else call.arguments
 
 
 def content(response: Response) -> list[Any]:
@@ -47,7 +88,7 @@ def content(response: Response) -> list[Any]:
 
 @pytest.mark.slow
 @settings(max_examples=scaled(40))
-@given(answers(NAMES), st.booleans())
+@given(answers(NAMES, custom=CUSTOM), st.booleans())
 def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) -> None:
     options: Any = {"model": "m", "input": "hi", "tools": TOOLS}
     options |= {"reasoning": {"effort": "low", "summary": "auto" if summarized else None}}
@@ -59,22 +100,16 @@ def test_the_stream_and_the_body_say_the_same(answer: Answer, summarized: bool) 
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert content(whole) == content(final)
     assert whole.output_text == "".join(answer.text) == final.output_text
-    calls = [
-        (item.call_id, item.namespace, item.name, item.arguments)
-        for item in whole.output
-        if item.type == "function_call"
-    ]
-    assert calls == [
-        (call.id, *((None, "f") if call.name == "f" else ("agents", "wait")), call.arguments)
-        for call in answer.calls
-    ]
+    assert [made(item) for item in whole.output if item.type in CALL_TYPES] == list(
+        map(expected_call, answer.calls)
+    )
     assert whole.status == final.status == "completed"
     assert whole.usage == final.usage
     assert whole.usage is not None
     assert whole.usage.total_tokens == USAGE.prompt_tokens + USAGE.completion_tokens
 
 
-@given(answers(NAMES) | answers(NAMES, truncated=True), st.booleans())
+@given(answers(NAMES, custom=CUSTOM) | answers(NAMES, custom=CUSTOM, truncated=True), st.booleans())
 def test_the_clients_types_declare_every_field(answer: Answer, summarized: bool) -> None:
     summary = {"summary": "auto"} if summarized else {}
     reply = Responses().parse(
@@ -93,7 +128,7 @@ def test_the_clients_types_declare_every_field(answer: Answer, summarized: bool)
 
 
 @settings(max_examples=scaled(40))
-@given(answers(NAMES, truncated=True))
+@given(answers(NAMES, custom=CUSTOM, truncated=True))
 def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     client = client_of(Responses(), answer, answer)
     options: Any = {"model": "m", "input": "hi", "tools": TOOLS}
@@ -102,24 +137,30 @@ def test_a_truncated_answer_has_no_call(answer: Answer) -> None:
     last = streamed[-1]
     assert last.type == "response.incomplete"
     assert content(whole) == content(last.response)
-    assert [item.type for item in whole.output if item.type == "function_call"] == []
+    assert [item.type for item in whole.output if item.type in CALL_TYPES] == []
     assert whole.output_text == "".join(answer.text)
     assert whole.status == "incomplete"
     assert whole.incomplete_details
     assert whole.incomplete_details.reason == "max_output_tokens"
     # clients execute a call when its item is done
     done = [event.item.type for event in streamed if event.type == "response.output_item.done"]
-    assert "function_call" not in done
+    assert not CALL_TYPES & {*done}
 
 
 @settings(max_examples=scaled(40))
-@given(answers(NAMES), st.booleans())
+@given(answers(NAMES, custom=CUSTOM), st.booleans())
 def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored: bool) -> None:
     api = Responses()
     client = client_of(api, answer)
     first = client.responses.create(model="m", input="hi", instructions="Be brief.", tools=TOOLS)
+    kinds = {"tool_search": "tool_search", **dict.fromkeys(CUSTOM, "custom_tool_call")}
+    found = [FUNCTION, {"type": "custom", "name": "more"}]
     results = [
-        {"type": "function_call_output", "call_id": call.id, "output": f"result of {call.id}"}
+        {
+            "type": f"{kinds.get(call.name, 'function_call')}_output",
+            "call_id": call.id,
+            **({"tools": found} if call.name == "tool_search" else {"output": f"result of {call.id}"}),
+        }
         for call in answer.calls
     ]
     body: dict[str, Any] = {"model": "m", "tools": TOOLS}
@@ -129,7 +170,10 @@ def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored:
         output = [item.model_dump() for item in first.output]
         more = results or [{"role": "user", "content": "more"}]
         body["input"] = [{"role": "user", "content": "hi"}, *output, *more]
-    messages = api.parse(body).request.messages
+    request = api.parse(body).request
+    messages = request.messages
+    has_searched = any(call.name == "tool_search" for call in answer.calls)
+    assert ("more" in {tool.name for tool in request.tools}) is has_searched
     assert messages[0] == {"role": "user", "content": "hi"}  # instructions are those of one request
     said = messages[1]
     assert said["role"] == "assistant"
@@ -140,7 +184,14 @@ def test_output_that_is_sent_back_is_what_the_model_said(answer: Answer, stored:
         for call in said.get("tool_calls", ())
     ] == [(call.id, call.name, json.loads(call.arguments)) for call in answer.calls]
     expected: list[Any] = [
-        {"role": "tool", "content": f"result of {call.id}", "tool_call_id": call.id, "name": call.name}
+        {
+            "role": "tool",
+            "content": "Tools that can be called now: f, more"
+            if call.name == "tool_search"
+            else f"result of {call.id}",
+            "tool_call_id": call.id,
+            "name": call.name,
+        }
         for call in answer.calls
     ]
     assert list(messages[2:]) == (expected or [{"role": "user", "content": "more"}])
@@ -243,6 +294,70 @@ def test_all_kinds_of_items_become_messages() -> None:
     ]
 
 
+def test_items_may_add_tools_and_messages_of_agents() -> None:
+    def adds(*tools: Any) -> Any:
+        return {"type": "additional_tools", "role": "developer", "tools": list(tools)}
+
+    other = {**FUNCTION, "description": "another"}
+    items = [
+        adds(NAMESPACE, FUNCTION),
+        {"role": "user", "content": "hi"},
+        {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {"paths": ["a"]}},
+        {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [PATCH]},
+        {"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": [
+            {"type": "input_text", "text": "go"}, {"type": "encrypted_content", "encrypted_content": "x"}]},
+        adds(other),
+        {"type": "tool_search_call", "call_id": "s", "execution": "client", "arguments": {"query": "x"}},
+        {"type": "tool_search_output", "call_id": "s", "execution": "client", "tools": []},
+    ]  # fmt: skip
+    request = parsed(input=items, tools=[FUNCTION, SEARCH])
+    assert [tool.name for tool in request.tools] == [
+        "tool_search",
+        "agents__wait",
+        "agents__exec",
+        "f",
+        "patch",
+    ]
+    assert request.tools[3].description == "another"
+    assert [(message["role"], message["content"]) for message in request.messages] == [
+        ("user", "hi\n\nMessage from /root:\ngo\n"),
+        ("assistant", ""),
+        ("tool", "No tools were found."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "accepted", "refused", "note"),
+    [
+        (None, '\n"', None, None),
+        ({"type": "text"}, "è", None, None),
+        (PATCH["format"], "+a", "a", None),
+        ({"type": "grammar", "syntax": "regex", "definition": "a.|b"}, "a\u2028", "ab\n", None),
+        ({"type": "grammar", "syntax": "lark", "definition": "start: start"}, "x", None, "recursive"),
+    ],
+)
+def test_the_text_of_a_custom_tool_is_constrained(
+    form: Any,
+    accepted: str,
+    refused: str | None,
+    note: str | None,
+) -> None:
+    tool = {"type": "custom", "name": "patch", **({} if form is None else {"format": form})}
+    reply = Responses().parse({"model": "m", "input": "hi", "tools": [tool], "tool_choice": "required"})
+    (compiled,) = compile_all([reply.request])
+    assert compiled.grammar is not None
+    for text, complete in ((accepted, True), (refused, False)):
+        if text is not None:
+            call = json.dumps({"name": "patch", "arguments": {"input": text}}, ensure_ascii=False)
+            assert compiled.grammar.match(call).complete is complete
+    assert compiled.enforcement.exact
+    if form is not None and "definition" in form:
+        declared = reply.request.tools[0].declaration()["function"]["parameters"]["properties"]["input"]
+        assert form["definition"] in declared["description"]
+        assert "pattern" not in declared
+    assert [note in path for path in reply.ignored] == ([True] if note else [])
+
+
 def test_parameters() -> None:
     request = parsed(
         max_output_tokens=5, temperature=0, top_p=0.5, top_logprobs=3, parallel_tool_calls=False, stream=True,
@@ -254,7 +369,7 @@ def test_parameters() -> None:
     assert (request.several, request.max_calls) == (False, 3)
     assert request.stream
     assert request.reasoning
-    assert request.tools == (
+    assert request.tools[:2] == (
         FunctionTool("f", "", {"type": "object"}, strict=True, param="tools[0].parameters"),
         FunctionTool("agents__wait", "", {"type": "object"}, param="tools[1].tools[0].parameters"),
     )
@@ -276,6 +391,7 @@ def test_effort_turns_reasoning_on(effort: str | None, expected: bool) -> None:
         ("required", ToolChoice("required")),
         ({"type": "function", "name": "f"}, ToolChoice("required", ("f",))),
         ({"type": "function", "name": "agents__wait"}, ToolChoice("required", ("agents__wait",))),
+        ({"type": "custom", "name": "patch"}, ToolChoice("required", ("patch",))),
         (
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
             ToolChoice("auto", ("f",)),

@@ -105,14 +105,14 @@ class _ContentBlock(Block):
     def begin(self) -> Iterator[Event]:
         yield {"type": "content_block_start", "index": self.index, "content_block": self._content("", {}, "")}
 
-    def delta(self, text: str) -> Event:
+    def delta(self, text: str) -> Iterator[Event]:
         match self.kind:
             case "text":
-                return self._delta(type="text_delta", text=text)
+                yield self._delta(type="text_delta", text=text)
             case "reasoning":
-                return self._delta(type="thinking_delta", thinking=text)
+                yield self._delta(type="thinking_delta", thinking=text)
             case "call":
-                return self._delta(type="input_json_delta", partial_json=text)
+                yield self._delta(type="input_json_delta", partial_json=text)
 
     def end(self) -> Iterator[Event]:
         """Yield the events after the last delta."""

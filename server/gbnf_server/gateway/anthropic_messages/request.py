@@ -50,6 +50,16 @@ class _DocumentBlock(reading.Content):
         return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
 
+class _ToolReference(reading.Content):
+    """A tool that a search of the client has found. All tools of a request can be called anyway."""
+
+    tool_name: str
+
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return a text that names the tool."""
+        return f"The tool {self.tool_name} can be called."
+
+
 class _ToolUseBlock(reading.Part):
     id: str
     name: str
@@ -113,7 +123,8 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
             case _ToolUseBlock(id=call_id, name=name, input=arguments):
                 turns.call(call_id, name, arguments)
             case _ToolResultBlock() as result:
-                text, images = reading.read_content(_CONTENT, result.content or "", f"{at}.content")
+                kinds = {**_CONTENT, "tool_reference": _ToolReference}
+                text, images = reading.read_content(kinds, result.content or "", f"{at}.content")
                 text = f"Error: {text}" if result.is_error else text
                 turns.result(result.tool_use_id, text, images, f"{at}.tool_use_id")
 

@@ -1,7 +1,8 @@
 """The items of a request's input, as messages, and the tools of a request.
 
-A namespace is a list of functions with a name; the model knows each as `namespace__function`. Tools that the
-API itself executes are refused, except for those without which an answer is only less informed.
+A namespace is a list of tools with a name; the model knows each as `namespace__name`. A custom tool takes a
+text, which is the argument `input` of a function. Items may add tools. Tools that the API itself executes are
+refused, except for those without which an answer is only less informed.
 
 Source: the types of the package `openai` (`openai.types.responses.ResponseInputItemParam`, and `ToolParam`).
 """
@@ -9,10 +10,12 @@ Source: the types of the package `openai` (`openai.types.responses.ResponseInput
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from gbnf.dialects.lark_patterns import lark_pattern, whole_pattern
+from gbnf.errors import GrammarError
 from gbnf.prompts.messages import Image
 from gbnf_server.gateway import reading
 from gbnf_server.gateway.chat import FunctionTool, ToolChoice
@@ -51,6 +54,22 @@ class _CallItem(reading.Part):
     namespace: str | None = None
 
 
+class _CustomCallItem(reading.Part):
+    """A call of a custom tool."""
+
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
+class _SearchCall(reading.Part):
+    """A call of the client's search for tools; without a `call_id`, the API itself has searched."""
+
+    call_id: str | None = None
+    arguments: dict[str, Any] | None = None
+
+
 class _CallOutput(reading.Part):
     call_id: str
     output: str | list[Any]
@@ -69,17 +88,55 @@ class _Reference(reading.Part):
     id: str
 
 
+class _AddedTools(reading.Part):
+    """Tools that may be called from now on. `call_id`: that of the search that found them."""
+
+    tools: list[Any]
+    call_id: str | None = None
+
+
+class _Encrypted(reading.Content):
+    """A text that only the servers of the API can read."""
+
+    encrypted_content: str
+
+    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+        """Return nothing."""
+        return ""
+
+
+class _AgentMessage(reading.Part):
+    """A message of another agent of the client."""
+
+    author: str = "another agent"
+    content: str | list[Any]
+
+
 _ITEMS: dict[str, type[reading.Part]] = {
     "message": _MessageItem,
     "function_call": _CallItem,
     "function_call_output": _CallOutput,
+    "custom_tool_call": _CustomCallItem,
+    "custom_tool_call_output": _CallOutput,
+    "tool_search_call": _SearchCall,
+    "tool_search_output": _AddedTools,
+    "additional_tools": _AddedTools,
+    "agent_message": _AgentMessage,
     "reasoning": _Reasoning,
     "item_reference": _Reference,
 }
 
 
-def add_items(turns: Turns, items: Sequence[Any], stored: Callable[[str], Mapping[str, Any] | None]) -> None:
-    """Add the items to the conversation. `stored` returns the stored item with an id. Raises HttpError."""
+def add_items(
+    turns: Turns,
+    items: Sequence[Any],
+    stored: Callable[[str], Mapping[str, Any] | None],
+    tools: RequestTools,
+) -> None:
+    """Add the items to the conversation, and their tools to those of the request. Raises HttpError.
+
+    `stored` returns the stored item with an id.
+    """
     for index, value in enumerate(items):
         path = f"input[{index}]"
         item = reading.read_kind(_ITEMS, value, path, kind="message")
@@ -89,10 +146,10 @@ def add_items(turns: Turns, items: Sequence[Any], stored: Callable[[str], Mappin
                 problem = f"no stored response has an item with the id {item.id!r}."
                 raise HttpError(404, problem, "not_found", f"{path}.id")
             item = reading.read_kind(_ITEMS, found, path)
-        _add_item(turns, item, path)
+        _add_item(turns, item, path, tools)
 
 
-def _add_item(turns: Turns, item: reading.Part, path: str) -> None:
+def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) -> None:
     match item:
         case _MessageItem(role=role):
             text, images = reading.read_content(_CONTENT, item.content, f"{path}.content")
@@ -108,6 +165,21 @@ def _add_item(turns: Turns, item: reading.Part, path: str) -> None:
         case _CallItem():
             arguments = reading.read_arguments(item.arguments)
             turns.call(item.call_id, _model_name(item.namespace, item.name), arguments)
+        case _CustomCallItem():
+            turns.call(item.call_id, _model_name(item.namespace, item.name), {INPUT: item.input})
+        case _SearchCall(call_id=str() as call_id):
+            turns.call(call_id, _SEARCH, item.arguments or {})
+        case _AddedTools():
+            names = tools.add(item.tools, f"{path}.tools")
+            if item.call_id is not None:
+                found = (
+                    f"Tools that can be called now: {', '.join(names)}" if names else "No tools were found."
+                )
+                turns.result(item.call_id, found)
+        case _AgentMessage():
+            kinds = {**_CONTENT, "encrypted_content": _Encrypted}
+            text, images = reading.read_content(kinds, item.content, f"{path}.content")
+            turns.user(f"Message from {item.author}:\n{text}", images)
         case _CallOutput():
             text, images = reading.read_content(_CONTENT, item.output, f"{path}.output")
             turns.result(item.call_id, text, images, f"{path}.call_id")
@@ -133,27 +205,129 @@ _LEFT_OUT = (
 
 
 class _Namespace(reading.Part):
-    """Functions with a common name."""
+    """Tools with a common name."""
 
     name: reading.ToolName
     tools: list[Any]
+
+
+class _Custom(reading.Part):
+    """A tool that takes a text."""
+
+    class Format(reading.Part):
+        """What the text may be: anything, or a grammar's language."""
+
+        type: Literal["text", "grammar"]
+        syntax: Literal["lark", "regex"] | None = None
+        definition: str | None = None
+
+    name: reading.ToolName
+    description: str | None = None
+    format: Format | None = None
+
+
+class _Search(reading.Part):
+    """A search for tools. That of the client is called like a function."""
+
+    execution: Literal["server", "client"] | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
 
 
 class _LeftOut(reading.Part):
     type: str
 
 
+_MEMBERS: dict[str, type[reading.Part]] = {"function": reading.Function, "custom": _Custom}
 _TOOLS: dict[str, type[reading.Part]] = {
-    "function": reading.Function,
+    **_MEMBERS,
     "namespace": _Namespace,
+    "tool_search": _Search,
     **dict.fromkeys(_LEFT_OUT, _LeftOut),
 }
+_SEARCH = "tool_search"
+INPUT = "input"
+"""The only argument of a custom tool."""
+
+
+class Place(NamedTuple):
+    """Where a tool of the request is: its namespace, its name, and which items its calls are."""
+
+    namespace: str | None
+    name: str
+    kind: Literal["function", "custom", "tool_search"] = "function"
+
+
+class RequestTools:
+    """The tools of a request: `places` by the name under which the model knows each, and what is left out."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.places: dict[str, Place] = {}
+        self.left_out: list[str] = []
+        self._declared = self._read(values, "tools")
+        self._added: dict[str, FunctionTool] = {}
+
+    @property
+    def tools(self) -> tuple[FunctionTool, ...]:
+        """All tools; of those with one name, the one that was added last."""
+        kept = (tool for tool in self._declared if tool.name not in self._added)
+        return (*kept, *self._added.values())
+
+    def add(self, values: Sequence[Any], path: str) -> list[str]:
+        """Add the tools of an item, and return their names. Raises HttpError."""
+        tools = {tool.name: tool for tool in self._read(values, path)}
+        self._added |= tools
+        return list(tools)
+
+    def _read(self, values: Sequence[Any], path: str, namespace: str | None = None) -> list[FunctionTool]:
+        """Read tools. Raises HttpError for one that cannot be left out."""
+        tools: list[FunctionTool] = []
+        for index, value in enumerate(values):
+            at = f"{path}[{index}]"
+            match reading.read_kind(_TOOLS if namespace is None else _MEMBERS, value, at):
+                case reading.Function() as function:
+                    tools.append(function.tool(at, self._name(Place(namespace, function.name))))
+                case _Custom() as custom:
+                    tools.append(
+                        self._custom(custom, at, self._name(Place(namespace, custom.name, "custom")))
+                    )
+                case _Search(execution="client") as search:
+                    name = self._name(Place(None, _SEARCH, "tool_search"))
+                    function = reading.Function(
+                        name=name, description=search.description, parameters=search.parameters
+                    )
+                    tools.append(function.tool(at))
+                case _Namespace(name=name, tools=members):
+                    tools += self._read(members, f"{at}.tools", name)
+                case _:
+                    self.left_out.append(f"{at} ({value['type']})")
+        return tools
+
+    def _name(self, place: Place) -> str:
+        name = _model_name(place.namespace, place.name)
+        self.places[name] = place
+        return name
+
+    def _custom(self, custom: _Custom, path: str, name: str) -> FunctionTool:
+        described, pattern, given = "The text.", "", custom.format
+        if given is not None and given.definition is not None:
+            described = f"The text, in the language of this {given.syntax} grammar:\n{given.definition}"
+            try:
+                is_lark = given.syntax == "lark"
+                pattern = lark_pattern(given.definition) if is_lark else whole_pattern(given.definition)
+            except GrammarError as error:
+                self.left_out.append(f"{path}.format ({error})")
+        properties = {INPUT: {"type": "string", "description": described}}
+        parameters = {
+            "type": "object", "properties": properties, "required": [INPUT], "additionalProperties": False,
+        }  # fmt: skip
+        return FunctionTool(name, custom.description or "", parameters, param=path, pattern=pattern)
 
 
 class _Named(reading.Part):
-    """A function that must be called."""
+    """A function, or a custom tool, that must be called."""
 
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: str
     namespace: str | None = None
 
@@ -170,39 +344,7 @@ class _Allowed(reading.Part):
     tools: list[dict[str, Any]]
 
 
-_CHOICES: dict[str, type[reading.Part]] = {"function": _Named, "allowed_tools": _Allowed}
-
-
-Places: TypeAlias = dict[str, tuple[str | None, str]]
-"""The name under which the model knows a function -> its namespace and its name."""
-
-
-def read_tools(values: Sequence[Any]) -> tuple[list[FunctionTool], Places, list[str]]:
-    """Return the tools of a request, where they are, and the paths of those that are left out.
-
-    Raises HttpError for one that cannot be left out.
-    """
-    tools: list[FunctionTool] = []
-    places: Places = {}
-    left_out: list[str] = []
-
-    def add(function: reading.Function, namespace: str | None, path: str) -> None:
-        name = _model_name(namespace, function.name)
-        places[name] = (namespace, function.name)
-        tools.append(function.tool(path, name))
-
-    for index, value in enumerate(values):
-        path = f"tools[{index}]"
-        match reading.read_kind(_TOOLS, value, path):
-            case reading.Function() as function:
-                add(function, None, path)
-            case _Namespace(name=namespace, tools=members):
-                for position, member in enumerate(members):
-                    at = f"{path}.tools[{position}]"
-                    add(reading.read_kind({"function": reading.Function}, member, at), namespace, at)
-            case _LeftOut(type=kind):
-                left_out.append(f"{path} ({kind})")
-    return tools, places, left_out
+_CHOICES: dict[str, type[reading.Part]] = {**dict.fromkeys(_MEMBERS, _Named), "allowed_tools": _Allowed}
 
 
 def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:

@@ -7,15 +7,18 @@ the backend did not constrain, has no complete call.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from gbnf.tool_formats import CallStarted
+from gbnf.protocols.readers import StringMember
+from gbnf.tool_formats import CallStarted, TextDelta
 from gbnf_server.gateway.answers import Enforcement, Finished
 from gbnf_server.gateway.api import Block, BlockReply, Event, Kind, logprob_json
+from gbnf_server.gateway.openai_responses.items import INPUT, Place
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, item_id
 from gbnf_server.web.errors import HttpError
@@ -52,7 +55,8 @@ class ResponsesReply(BlockReply["_Item"]):
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
         identifier = item_id(_PREFIXES[kind], self._base["id"], index)
         if call is not None:
-            return _Call(index, identifier, call.id, self._parsed.places.get(call.name, (None, call.name)))
+            place = self._parsed.places.get(call.name, Place(None, call.name))
+            return _CALLS[place.kind](index, identifier, call.id, place)
         return _Text(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
 
     def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
@@ -149,8 +153,8 @@ class _Text(_Item):
         yield self._of_item("added", head)
         yield self._at(f"{self._names.part}.added", part=self._part(""))
 
-    def delta(self, text: str) -> Event:
-        return self._at(f"{self._names.text}.delta", delta=text, **self.logprobs)
+    def delta(self, text: str) -> Iterator[Event]:
+        yield self._at(f"{self._names.text}.delta", delta=text, **self.logprobs)
 
     def end(self, status: _Status) -> Iterator[Event]:
         yield self._at(f"{self._names.text}.done", text=self.text, **self.logprobs)
@@ -174,20 +178,20 @@ class _Text(_Item):
 
 
 class _Call(_Item):
-    """A call of a function. `place`: its namespace, if it has one, and its name."""
+    """A call of a tool, whose arguments are sent as they come."""
 
-    def __init__(self, index: int, item_id: str, call_id: str, place: tuple[str | None, str]) -> None:
+    def __init__(self, index: int, item_id: str, call_id: str, place: Place) -> None:
         super().__init__("call", index, item_id)
-        namespace, name = place
-        self._call = {"type": "function_call", "id": item_id, "call_id": call_id, "name": name}
-        if namespace is not None:
-            self._call["namespace"] = namespace
+        kind = "custom_tool_call" if place.kind == "custom" else f"{place.kind}_call"
+        self._call: dict[str, Any] = {"type": kind, "id": item_id, "call_id": call_id, "name": place.name}
+        if place.namespace is not None:
+            self._call["namespace"] = place.namespace
 
     def begin(self) -> Iterator[Event]:
         yield self._of_item("added", self.item())
 
-    def delta(self, text: str) -> Event:
-        return self._at("function_call_arguments.delta", delta=text)
+    def delta(self, text: str) -> Iterator[Event]:
+        yield self._at("function_call_arguments.delta", delta=text)
 
     def end(self, status: _Status) -> Iterator[Event]:
         yield self._at("function_call_arguments.done", arguments=self.text)
@@ -195,6 +199,45 @@ class _Call(_Item):
 
     def item(self) -> dict[str, Any]:
         return {**self._call, "arguments": self.text, "status": self.status}
+
+
+class _CustomCall(_Call):
+    """A call of a custom tool, whose only argument is sent as its text."""
+
+    def __init__(self, index: int, item_id: str, call_id: str, place: Place) -> None:
+        super().__init__(index, item_id, call_id, place)
+        self._reader, self._input = StringMember(rf'\s*\{{\s*"{INPUT}"'), ""
+
+    def delta(self, text: str) -> Iterator[Event]:
+        for piece in self._reader.feed(text):
+            assert isinstance(piece, TextDelta)
+            self._input += piece.text
+            yield self._at("custom_tool_call_input.delta", delta=piece.text)
+
+    def end(self, status: _Status) -> Iterator[Event]:
+        yield self._at("custom_tool_call_input.done", input=self._input)
+        yield from _Item.end(self, status)
+
+    def item(self) -> dict[str, Any]:
+        return {**self._call, "input": self._input}
+
+
+class _SearchCall(_Call):
+    """A call of the client's search for tools, whose arguments are sent at its end."""
+
+    def delta(self, text: str) -> Iterator[Event]:  # noqa: ARG002 - see Block
+        yield from ()
+
+    def end(self, status: _Status) -> Iterator[Event]:
+        yield from _Item.end(self, status)
+
+    def item(self) -> dict[str, Any]:
+        call = {key: value for key, value in self._call.items() if key != "name"}
+        arguments = {} if self.status == "in_progress" else json.loads(self.text)
+        return {**call, "execution": "client", "arguments": arguments, "status": self.status}
+
+
+_CALLS = {"function": _Call, "custom": _CustomCall, "tool_search": _SearchCall}
 
 
 def _base(request: ResponsesRequest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
-from gbnf_server.gateway.openai_responses.items import Places, add_items, read_choice, read_tools
+from gbnf_server.gateway.openai_responses.items import Place, RequestTools, add_items, read_choice
 from gbnf_server.gateway.openai_responses.store import ResponseStore
 from gbnf_server.gateway.reading import MaxCalls, Part, check_supported, read_effort, read_kind, read_part
 from gbnf_server.gateway.turns import Turns
@@ -88,13 +88,13 @@ _ENCRYPTED = "reasoning.encrypted_content"
 class ResponsesRequest:
     """A request: `chat`, what is decoded; `body`, what is repeated in the response.
 
-    `places`: of the functions. `items`: the items of the input, which are stored with the response.
+    `places`: of the tools. `items`: the items of the input, which are stored with the response.
     `ignored`: the paths of what has no effect.
     """
 
     chat: ChatRequest
     body: ResponsesBody
-    places: Places
+    places: Mapping[str, Place]
     items: tuple[Mapping[str, Any], ...]
     ignored: tuple[str, ...]
 
@@ -103,7 +103,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
     """Read the JSON of a request. Raises HttpError."""
     check_supported(value, _CHANGES_MEANING)
     body = read_part(ResponsesBody, value)
-    tools, places, left_out = read_tools(body.tools or ())
+    tools = RequestTools(body.tools or ())
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
     turns = Turns()
     if body.instructions:
@@ -114,15 +114,15 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
             problem = f"there is no stored response with the id {body.previous_response_id!r}. "
             hint = "Old ones are removed. Send all items instead."
             raise HttpError(404, problem + hint, "not_found", "previous_response_id")
-        add_items(turns, earlier, store.item)
-    add_items(turns, items, store.item)
+        add_items(turns, earlier, store.item, tools)
+    add_items(turns, items, store.item, tools)
     logprobs = body.top_logprobs
     if logprobs is None and _LOGPROBS in (body.include or ()):
         logprobs = 0
     chat = ChatRequest(
         model=body.model,
         messages=turns.messages,
-        tools=tuple(tools),
+        tools=tools.tools,
         tool_choice=read_choice(body.tool_choice),
         parallel=body.parallel_tool_calls,
         max_calls=body.max_tool_calls,
@@ -137,7 +137,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         stream=body.stream is True,
     )
     ignored = (
-        *left_out,
+        *tools.left_out,
         *body.unknown(),
         *(
             f"include[{index}]"
@@ -146,7 +146,7 @@ def read_request(value: Mapping[str, Any], store: ResponseStore) -> ResponsesReq
         ),
         *(["truncation"] if body.truncation == "auto" else []),
     )
-    return ResponsesRequest(chat, body, places, tuple(items), ignored)
+    return ResponsesRequest(chat, body, tools.places, tuple(items), ignored)
 
 
 def _output(text: _TextConfig | None) -> OutputFormat | None:
