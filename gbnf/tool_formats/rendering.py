@@ -29,6 +29,7 @@ def render_prompt(
     tools: Sequence[Mapping[str, Any]],
     *,
     reasoning: bool,
+    variables: Mapping[str, Any],
 ) -> str:
     """Return a conversation up to where the answer begins; see `ToolFormat.prompt`."""
     prober = _prober(form.template, form.bos_token, form.eos_token)
@@ -38,8 +39,11 @@ def render_prompt(
         return prober.renderer.render(
             adapted,
             tools=declared,
-            **prober.extra_variables(declared),
-            **switches(form.template, reasoning=reasoning),
+            **{
+                **variables,
+                **prober.extra_variables(declared),
+                **switches(form.template, reasoning=reasoning),
+            },
         )
 
     try:

@@ -21,6 +21,7 @@ from typing import Any
 
 import jinja2
 from jinja2.ext import Extension
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 
 from gbnf.errors import ToolFormatError
@@ -90,6 +91,22 @@ class TemplateRenderer:
     def _run_once(self, variables: Mapping[str, Any]) -> str:
         with limited(remember=not self._mutable):
             return "".join(self._template.generate(variables))
+
+
+OWN_VARIABLES = frozenset(
+    ("messages", "tools", "add_generation_prompt", "continue_final_message", "bos_token", "eos_token")
+) | frozenset(("raise_exception", "strftime_now", "functions", "datetime", "now", "self"))
+"""Variables of templates that only their renderer sets."""
+
+
+@lru_cache(maxsize=8)
+def template_variables(source: str) -> frozenset[str]:
+    """Return the variables of a template that a request may set; none of one that is malformed."""
+    environment = jinja2.Environment(extensions=[_GenerationTag, jinja2.ext.loopcontrols])  # noqa: S701 - renders nothing
+    try:
+        return frozenset(find_undeclared_variables(environment.parse(source))) - OWN_VARIABLES
+    except (jinja2.TemplateError, RecursionError):
+        return frozenset()
 
 
 @lru_cache(maxsize=8)  # the format is detected by several renderers

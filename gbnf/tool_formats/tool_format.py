@@ -259,14 +259,15 @@ class ToolFormat(FormatFields):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         reasoning: bool = False,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """Return a conversation through the template, up to where the answer begins.
 
         `messages` and `tools` are in OpenAI's form, the arguments of calls as objects. With `reasoning`, the
-        template is asked for reasoning; otherwise the answer begins with text or calls. Raises
-        ToolFormatError if the template refuses the conversation.
+        template is asked for reasoning; otherwise the answer begins with text or calls. `variables`: more of
+        the template. Raises ToolFormatError if the template refuses the conversation.
         """
-        return render_prompt(self, messages, tools, reasoning=reasoning)
+        return render_prompt(self, messages, tools, reasoning=reasoning, variables=variables or {})
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Return the text of an answer with these calls, at least one, as the template writes it.

@@ -23,7 +23,7 @@ Invariants of every backend:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
@@ -34,6 +34,9 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken, ValueProbability, check_truncation
+
+TemplateValue: TypeAlias = str | int | float | bool
+"""The value of a variable of a chat template."""
 
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
@@ -51,7 +54,8 @@ class ModelInfo:
     have evidence, and the model is not trained to call its tools without. `gives_logprobs`: whether a request
     may ask for log-probabilities and `probabilities`. `parameters`: the number of the
     model's weights, None if it is unknown. `slots`: how many answers a llama-server generates at a time;
-    `build`: its version.
+    `build`: its version. `template_variables`: those of the chat template that requests may set, None if the
+    template is unknown.
     """
 
     name: str = ""
@@ -65,6 +69,7 @@ class ModelInfo:
     parameters: int | None = None
     slots: int = 1
     build: str = ""
+    template_variables: frozenset[str] | None = frozenset()
 
 
 DEMO_MODEL_NAME = "gbnf-planner-demo"
@@ -89,9 +94,9 @@ class Request:
     of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
     the vocabulary for each. `probabilities`: return those of the values in a JSON answer. `evidence`: what
     gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the
-    backend ends the generation with an error; None for its own limit.
-    `cache_salt`: the prompt shares a cache with those of the same salt only; of a server that cannot separate
-    them, `cached_tokens` is 0.
+    backend ends the generation with an error; None for its own limit. `cache_salt`: the prompt shares a cache
+    with those of the same salt only; of a server that cannot separate them, `cached_tokens` is 0.
+    `template_variables`: of the chat template, see `ModelInfo`.
     """
 
     messages: Sequence[Message]
@@ -111,6 +116,7 @@ class Request:
     evidence: Evidence | None = None
     timeout_s: float | None = None
     cache_salt: str = ""
+    template_variables: Mapping[str, TemplateValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

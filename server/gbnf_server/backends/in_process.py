@@ -17,12 +17,14 @@ from contextvars import copy_context
 from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
+from typing import Any
 
 from gbnf import Grammar
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
+from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
@@ -116,6 +118,7 @@ class InProcess(RequestBackend):
             prompt_style=style,
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
+            template_variables=self._template.variables,
             traces=True,
             takes_evidence=style != "minimal",
             parameters=model.parameters,
@@ -304,6 +307,7 @@ class ChatTemplate:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
         self.reasoning_tags = find_reasoning_tags(source)
         self.tool_format = find_tool_format(source, model.begin_text, model.end_text)
+        self.variables = template_variables(source)
         try:
             self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
             roles = roles_of(self._render)
@@ -319,13 +323,14 @@ class ChatTemplate:
         try:
             if conversation.tool_format is not None:
                 return conversation.render()
-            return conversation.finish(self._render(conversation.messages, reasons=conversation.reasons))
+            variables = {**conversation.variables, "enable_thinking": conversation.reasons}
+            return conversation.finish(self._render(conversation.messages, **variables))
         except (ChatTemplateError, ToolFormatError) as error:
             raise ConversationRefusedError(error) from None
 
-    def _render(self, messages: Sequence[Message], *, reasons: bool = False) -> str:
+    def _render(self, messages: Sequence[Message], *, enable_thinking: bool = False, **variables: Any) -> str:
         try:
-            return self._renderer.render(messages, enable_thinking=reasons)
+            return self._renderer.render(messages, enable_thinking=enable_thinking, **variables)
         except ToolFormatError as error:
             raise ChatTemplateError(str(error)) from None
 

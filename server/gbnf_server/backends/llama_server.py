@@ -29,6 +29,7 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
+from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import (
     DEMO_MODEL_NAME,
@@ -321,6 +322,7 @@ class LlamaServer(HttpBackend):
                     parameters=await _parameters(session),
                     slots=slots,
                     build=str(props.get("build_info", "")),
+                    template_variables=template_variables(template),
                 ),
                 rules,
                 marker,
@@ -417,8 +419,8 @@ def _template_input(conversation: Conversation, media_marker: str) -> tuple[Temp
     messages, images = insert_image_markers(conversation.messages, media_marker)
     form, reasons = conversation.tool_format, conversation.reasons
     if form is None:
-        return TemplateInput(messages, {"enable_thinking": reasons}), images
-    variables = switches(form.template, reasoning=reasons)
+        return TemplateInput(messages, {**conversation.variables, "enable_thinking": reasons}), images
+    variables = {**conversation.variables, **switches(form.template, reasoning=reasons)}
     return TemplateInput(adapt_conversation(form, messages), variables, conversation.tools), images
 
 

@@ -97,6 +97,8 @@ class Ollama(HttpBackend):
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
             raise RequestNotSupportedError(self.name, "tools", "Ollama constrains no calls of its own tools.")
+        if request.template_variables:
+            raise RequestNotSupportedError(self.name, "template_variables", "Leave them out.")
         if request.reported_logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs", "Use a llama-server.")
         if request.stop and request.grammar is not None:

@@ -25,17 +25,23 @@ import httpx
 
 from gbnf.dialects import xgrammar_text
 from gbnf.errors import ToolFormatError
-from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
+from gbnf.prompts.control_tokens import (
+    control_tokens_in,
+    escape_control_tokens,
+    make_escaper,
+    strings_removed_by,
+)
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import detect
+from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
-from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages, escape_texts
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
@@ -94,7 +100,9 @@ class OpenAICompatible(HttpBackend):
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server adds the token that begins a prompt
         self._tool_format, self._rules = None, None
+        self._variables = None if self.dialect == "gbnf" else frozenset[str]()
         if chat_template is not None:
+            self._variables = template_variables(chat_template)
             self._tool_format = detect(chat_template)
             names = strings_removed_by(chat_template) | control_tokens_in(chat_template)
             roles = TemplateRoles(system=True, tool=self._tool_format.result_role == "tool")
@@ -115,6 +123,7 @@ class OpenAICompatible(HttpBackend):
             prompt_style=self._prompt_style,
             takes_images=True,
             tool_format=self._tool_format,
+            template_variables=self._variables,
         )
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
@@ -153,6 +162,8 @@ class OpenAICompatible(HttpBackend):
         """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
         if request.tools and self._tool_format is None:
             raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
+        if request.template_variables and self._variables == frozenset():
+            raise RequestNotSupportedError(self.name, "template_variables", "Leave them out.")
         if self._renders(request) and request.reported_logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs with tools", "Leave out one of the two.")
         if request.grammar is None or self._renders(request):
@@ -198,8 +209,11 @@ class OpenAICompatible(HttpBackend):
         if self.dialect == "gbnf":
             # disable all other samplers, which a model's defaults would not
             body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
-            if not self._renders(request) and (request.grammar is not None or request.reasoning):
-                body["chat_template_kwargs"] = {"enable_thinking": request.reasoning}
+            if not self._renders(request):
+                variables = dict(escape_texts(request.template_variables, escape_control_tokens))
+                if request.grammar is not None or request.reasoning:
+                    variables["enable_thinking"] = request.reasoning
+                body |= {"chat_template_kwargs": variables} if variables else {}
         elif request.top_k or request.min_p:
             body |= {"top_k": request.top_k, "min_p": request.min_p}  # beyond the API, but widespread
         return body if request.grammar is None else body | self._grammar_fields(request.grammar)

@@ -97,14 +97,14 @@ def adapt_messages(
     return [_escaped(message, escape) for message in adapted]
 
 
-def _escape_texts(value: Any, escape: Escape) -> Any:
+def escape_texts(value: Any, escape: Escape) -> Any:
     """Return a JSON value with `escape` applied to each string and key in it."""
     return map_json(value, lambda part: escape(part) if isinstance(part, str) else part, escape)
 
 
 def _escaped(message: Message, escape: Escape) -> Message:
     texts = {key: value for key, value in message.items() if key not in _NO_TEXTS}
-    return {**message, **_escape_texts(texts, escape)}
+    return {**message, **escape_texts(texts, escape)}
 
 
 _NO_TEXTS = {"role", "images", "thinking"}
@@ -156,12 +156,14 @@ class Conversation:
     """A request as a template takes it. `tools`: the declared ones, in OpenAI's form.
 
     `tool_format`: that of the answer, None for plain text. `reasons`: whether the model is to reason.
+    `variables`: more of the template.
     """
 
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
     tool_format: ToolFormat | None
     reasons: bool
+    variables: Mapping[str, Any]
     _begun: Message | None
     _tags: ReasoningTags | None
     _is_whole_text: bool
@@ -169,7 +171,11 @@ class Conversation:
     def render(self) -> str:
         """Return the prompt of an answer in the tool-call format. Raises ToolFormatError."""
         assert self.tool_format is not None
-        return self.finish(self.tool_format.prompt(self.messages, self.tools, reasoning=self.reasons))
+        return self.finish(
+            self.tool_format.prompt(
+                self.messages, self.tools, reasoning=self.reasons, variables=self.variables
+            )
+        )
 
     def finish(self, prompt: str) -> str:
         """Return the rendered prompt with the reasoning that was begun, or without any if there is none."""
@@ -203,9 +209,10 @@ class TemplateRules:
         tags = None if begun is None else self.reasoning_tags
         return Conversation(
             messages,
-            _escape_texts(request.tools, self.escape),
+            escape_texts(request.tools, self.escape),
             self.tool_format if request.is_native else None,
             request.reasoning or tags is not None,
+            escape_texts(request.template_variables, self.escape),
             begun,
             tags,
             request.is_whole_text,

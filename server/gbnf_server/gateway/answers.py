@@ -29,6 +29,8 @@ class Enforcement:
     `call_odds`: the log-odds that a small model means to call a tool, if it was asked. `from_results`: a
     small model was asked for its answer from the results of its calls alone, since the request was done.
 
+    `ignored`: the paths of what in the request has no effect.
+
     After decoding: `verified`, whether the text was matched against the grammar again; `invalid`, what is
     wrong with arguments, as far as the grammar does not enforce it; `forced_tokens`, those that the grammar
     determined, and `sampled_tokens`, the others; `retries`, how often the backend was asked again;
@@ -51,6 +53,7 @@ class Enforcement:
     shortened_at: int | None = None
     repeated: str = ""
     failed_before: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     def header(self) -> str:
         """Return what is known before the answer, as a structured field of HTTP (RFC 9651, a dictionary)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
@@ -23,6 +24,8 @@ Event: TypeAlias = dict[str, Any]
 
 Kind: TypeAlias = Literal["text", "reasoning", "call"]
 
+NOT_CONTINUED = "the last message as the beginning of the answer"
+"""What has no effect if the last message is the assistant's: the answer is a new one."""
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _LONGEST_WARNING = 2000
 """Characters: clients limit the size of headers."""
@@ -54,7 +57,9 @@ class Reply(ABC):
     blocks_at_end = False
 
     def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
-        self.request, self.ignored = request, ignored
+        self.request, self.ignored = request, tuple(ignored)
+        if request.messages[-1]["role"] == "assistant":
+            self.ignored += (NOT_CONTINUED,)
         _ = request.content  # read in a thread if the body is large
         self._enforcement: Enforcement | None = None
 
@@ -72,12 +77,17 @@ class Reply(ABC):
 
     def headers(self) -> dict[str, str]:
         """Return more headers, before the first byte is sent: the enforcement, and what has no effect."""
-        headers = {} if self._enforcement is None else {"x-gbnf": self._enforcement.header()}
-        if self.ignored:
-            paths = f"without effect: {', '.join(self.ignored)}".encode("ascii", "replace").decode()
+        enforcement = self._enforced(self._enforcement or Enforcement())
+        headers = {} if self._enforcement is None else {"x-gbnf": enforcement.header()}
+        if enforcement.ignored:
+            paths = f"without effect: {', '.join(enforcement.ignored)}".encode("ascii", "replace").decode()
             plain = (character if character.isprintable() else "?" for character in paths[:_LONGEST_WARNING])
             headers["x-gbnf-warning"] = "".join(plain)
         return headers
+
+    def _enforced(self, enforcement: Enforcement) -> Enforcement:
+        """Return the enforcement of an answer with what of the request has no effect in this API."""
+        return replace(enforcement, ignored=(*self.ignored, *enforcement.ignored))
 
 
 class Block(ABC):

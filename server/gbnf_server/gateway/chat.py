@@ -19,6 +19,7 @@ from gbnf.prompts.messages import Message
 from gbnf.schema.value_sets import equality_key
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.request_values import asks_for_several
+from gbnf_server.backends.base import TemplateValue
 from gbnf_server.planner.repeats import MAX_EXCLUDED_LENGTH
 from gbnf_server.web.errors import invalid_request
 
@@ -111,7 +112,7 @@ class ChatRequest:
     are no part of it. `reasoning`: whether the model reasons before it
     answers, None if its template can. `count`: how many answers to generate, one after another; 0 counts the
     prompt's tokens. `stream`: events are sent as they come. `excluded`: calls that an answer may not make, as
-    far as a grammar can exclude them. Raises HttpError.
+    far as a grammar can exclude them. `template_variables`: see `Request`. Raises HttpError.
     """
 
     model: str
@@ -127,6 +128,7 @@ class ChatRequest:
     count: int = 1
     stream: bool = False
     excluded: tuple[CallKey, ...] = ()
+    template_variables: Mapping[str, TemplateValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.messages:

@@ -91,7 +91,7 @@ class Engine(Answers):
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
         the generation. Raises HttpError.
         """
-        target, default_limit, compiled = await self._compiled(request, backend)
+        request, target, default_limit, compiled = await self._compiled(request, backend)
         if target.is_small:
             request = await asyncio.to_thread(_with_best_first, request, compiled.tools)
         try:
@@ -136,8 +136,8 @@ class Engine(Answers):
 
     async def _compiled(
         self, request: ChatRequest, backend: Backend, owner: str = ""
-    ) -> tuple[Target, int, Compiled]:
-        """Return how the backend is asked, its limit of tokens, and what constrains an answer."""
+    ) -> tuple[ChatRequest, Target, int, Compiled]:
+        """Return the request as the backend can answer it, how it is asked, its limit, and the constraint."""
         if self._no_repeat is not None:
             request = replace(request, excluded=excluded_calls(request.messages, self._no_repeat))
         try:
@@ -147,7 +147,14 @@ class Engine(Answers):
         except errors.BackendError as error:
             raise _gateway_error(error, request) from error
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
-        return target, limit, await self._compiler.compiled(request, target, owner)
+        compiled = await self._compiler.compiled(request, target, owner)
+        used, given = info.template_variables, request.template_variables
+        if used is not None and (unused := [name for name in given if name not in used]):
+            kept = {name: value for name, value in given.items() if name in used}
+            request = replace(request, template_variables=kept)
+            ignored = tuple(f"chat_template_kwargs.{name}" for name in unused)
+            compiled = replace(compiled, enforcement=replace(compiled.enforcement, ignored=ignored))
+        return request, target, limit, compiled
 
     def _asked(
         self, request: ChatRequest, compiled: Compiled, choice: int, limit: int, evidence: Evidence | None
@@ -198,6 +205,7 @@ def backend_request(
             reasoning=compiled.reasoning,
             logprobs=sampling.logprobs,
             evidence=evidence,
+            template_variables=request.template_variables,
         )
     except ValueError as error:
         problem = str(error)

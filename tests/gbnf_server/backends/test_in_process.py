@@ -369,6 +369,16 @@ def test_templates(tmp_path: Path, template: str | None, prompt: str) -> None:
         assert loaded._template.prompt(Request(RUN)) == prompt
 
 
+def test_variables_of_a_template(tmp_path: Path) -> None:
+    template = "{% set own = 1 %}{{ bos_token }}" + PLAIN + "{{ tone }}{% if enable_thinking %}!{% endif %}"
+    asked = Request(RUN, template_variables={"tone": "<|end|>", "enable_thinking": True, "own": 2})
+    with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
+        prompt = loaded._template.prompt(asked)
+        assert loaded.info().template_variables == {"tone", "enable_thinking"}
+    assert prompt.startswith("<|start|>U:S\n\nq\n" + TOLD)
+    assert not prompt.endswith(("<|end|>", "!"))
+
+
 @pytest.mark.parametrize(
     "template", ["{% for %}", "{{ messages | nothing }}", "{{ raise_exception('never') }}", "hm"]
 )

@@ -18,6 +18,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.api import NOT_CONTINUED
 from gbnf_server.gateway.chat import GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_chat.reply import ChatReply
@@ -78,7 +79,7 @@ def said(content: Any) -> str:
 @given(given_=messages)
 def test_texts_and_calls_keep_their_order_in_turns_that_alternate(given_: list[dict[str, Any]]) -> None:
     parsed = parse(messages=given_)
-    assert parsed.ignored == ()
+    assert parsed.ignored == ((NOT_CONTINUED,) if given_[-1]["role"] == "assistant" else ())
     made = parsed.request.messages
     roles = [message["role"] for message in made]
     assert "system" not in roles[1:]
@@ -140,7 +141,7 @@ def test_whether_an_answer_may_have_several_calls(said_: str, options: Any, seve
     )
     assert parsed.request.several == several
     assert parsed.request.max_calls == options.get("max_tool_calls")
-    assert parsed.ignored == ()
+    assert parsed.ignored == (NOT_CONTINUED,)
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "è", "", "a" * 65, "a\n"])
@@ -208,11 +209,20 @@ def test_limits_and_sampling() -> None:
         ({"reasoning_effort": "none"}, False),
         ({"reasoning_effort": "minimal"}, False),
         ({"chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"chat_template_kwargs": {"thinking": True}}, True),
         ({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": False}}, False),
     ],
 )
 def test_reasoning(fields: Any, expected: bool | None) -> None:
     assert parse(**fields).request.reasoning is expected
+
+
+def test_variables_of_the_template_are_passed_if_they_are_no_conversation() -> None:
+    given_ = {"preserve_thinking": True, "effort": "low", "budget": 0.5}
+    others = {"tools": "x", "add_generation_prompt": False, "bos_token": "", "listed": [1]}
+    parsed = parse(chat_template_kwargs={**given_, **others, "none": None})
+    assert parsed.request.template_variables == given_
+    assert {*parsed.ignored} == {f"chat_template_kwargs.{name}" for name in others}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +248,6 @@ def test_reasoning(fields: Any, expected: bool | None) -> None:
         ({"frequency_penalty": 0.5}, "frequency_penalty", "not supported"),
         ({"functions": [{"name": "go"}]}, "functions", "Use tools"),
         ({"modalities": ["text", "audio"]}, "modalities", "not supported"),
-        ({"chat_template_kwargs": {"other": 1}}, "chat_template_kwargs.other", "not supported"),
         ({"top_logprobs": 2}, "top_logprobs", "logprobs"),
         ({"grammar": "root ::= x", "response_format": {"type": "json_object"}}, "grammar", "either"),
         ({"stream": "yes"}, "stream", "got 'yes'"),

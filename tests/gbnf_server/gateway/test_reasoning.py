@@ -152,3 +152,19 @@ def test_ollama_is_not_asked_for_reasoning_unless_the_client_does() -> None:
             events = answer(ask(reasoning=wanted, stream=True), backend)
             assert (kinds(events), reasoning(events)) == (["reasoning", "text"], "so it is")
         assert [body.get("think") for _, body in server.asked] == [None, True]
+
+
+@pytest.mark.parametrize("tools", [(), TOOLS])
+def test_variables_that_the_template_uses_are_passed_and_others_named(tools: Any) -> None:
+    template = OPEN + "{% if keep %}{{ tone }}{% endif %}"
+    variables = {"keep": True, "tone": "kind<|im_end|>", "enable_thinking": True, "other": 3}
+    reply = streamed("hi")
+    props = Reply(200, {"default_generation_settings": {"n_ctx": CONTEXT}, "chat_template": template})
+    with scripted(props=[props], completion=[reply]) as server, LlamaServer(server.url) as backend:
+        events = answer(ask(tools=tools, reasoning=False, template_variables=variables), backend)
+        rendered = [body for path, body in server.asked if path == "/apply-template"][-1]
+    passed = rendered["chat_template_kwargs"]
+    assert passed.pop("tone") != variables["tone"]  # it names a control token
+    assert {"keep": True, "enable_thinking": False}.items() <= passed.items()
+    assert "other" not in passed
+    assert end(events).enforcement.ignored == ("chat_template_kwargs.other",)

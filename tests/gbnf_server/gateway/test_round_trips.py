@@ -121,6 +121,7 @@ async def test_the_enforcement_and_warnings_are_headers_and_a_field(tiny: InProc
             assert raw.headers["x-gbnf-warning"] == "without effect: user"
         whole = await client.chat.completions.create(**body)
         enforcement: Any = whole.to_dict()["x_gbnf"]
+        assert enforcement["ignored"] == ["user"]
         assert enforcement["verified"]
         assert enforcement["exact"]
         assert whole.usage

@@ -93,7 +93,7 @@ class MessagesReply(BlockReply["_ContentBlock"]):
                 "cache_read_input_tokens": usage.cached_tokens,
                 "output_tokens": usage.completion_tokens,
             },
-            "x_gbnf": enforcement.as_json(),
+            "x_gbnf": self._enforced(enforcement).as_json(),
         }
 
 

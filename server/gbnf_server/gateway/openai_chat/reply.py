@@ -60,7 +60,7 @@ class ChatReply(Reply):
                 for index, (events, end) in enumerate(zip(self._choices, finished, strict=True))
             ],
             "usage": _usage(finished),
-            "x_gbnf": finished[0].enforcement.as_json(),
+            "x_gbnf": self._enforced(finished[0].enforcement).as_json(),
         }
 
     def _finished(self) -> list[Finished]:
@@ -69,7 +69,7 @@ class ChatReply(Reply):
     def _end(self, finished: Finished) -> str:
         """Return the last chunk of an answer, and after the last answer the end of the stream."""
         last = {"delta": {}, "logprobs": _logprobs(finished), "finish_reason": finished.reason}
-        text = self._chunk(last, x_gbnf=finished.enforcement.as_json())
+        text = self._chunk(last, x_gbnf=self._enforced(finished.enforcement).as_json())
         if len(self._choices) < self.request.count:
             return text
         if self._include_usage:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from pydantic import Field, StrictBool
 
 from gbnf.prompts.messages import Image
+from gbnf.tool_formats.template import OWN_VARIABLES
 from gbnf_server.gateway import chat, reading
 from gbnf_server.gateway.openai_chat.reply import ChatReply
 from gbnf_server.gateway.turns import Turns
@@ -149,9 +150,10 @@ class _StreamOptions(reading.Part):
 
 
 class _TemplateOptions(reading.Part):
-    """Arguments of the chat template."""
+    """Variables of the chat template. That of some templates for reasoning is `thinking`."""
 
     enable_thinking: bool | None = None
+    thinking: bool | None = None
 
 
 class _ChatBody(reading.Part, strict=False):
@@ -211,13 +213,11 @@ def parse_body(body: Mapping[str, Any]) -> ChatReply:
             problem = f"the parameter {name!r} is not supported. {hint}"
             raise HttpError(400, problem, "unsupported_parameter", name)
     parsed = reading.read_part(_ChatBody, body)
-    options = parsed.chat_template_kwargs
-    for name in (options.model_extra or {}) if options is not None else {}:
-        problem = f"the argument {name!r} of the chat template is not supported. Leave it out."
-        raise HttpError(400, problem, "unsupported_parameter", f"chat_template_kwargs.{name}")
-    ignored = dict.fromkeys(name for name in parsed.unknown() if name not in _NEUTRAL)
+    request = _request(parsed)
+    passed = {*_NEUTRAL, *(f"chat_template_kwargs.{name}" for name in request.template_variables)}
+    ignored = dict.fromkeys(name for name in parsed.unknown() if name not in passed)
     include_usage = parsed.stream_options is not None and parsed.stream_options.include_usage is True
-    return ChatReply(_request(parsed), tuple(ignored), include_usage=include_usage)
+    return ChatReply(request, tuple(ignored), include_usage=include_usage)
 
 
 def _request(body: _ChatBody) -> chat.ChatRequest:
@@ -232,7 +232,8 @@ def _request(body: _ChatBody) -> chat.ChatRequest:
         seed=None if body.seed is None else body.seed & 0xFFFFFFFF,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
     )
-    thinking = options.enable_thinking if (options := body.chat_template_kwargs) is not None else None
+    options = body.chat_template_kwargs or _TemplateOptions()
+    thinking = options.thinking if options.enable_thinking is None else options.enable_thinking
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     turns = Turns()
     for index, message in enumerate(body.messages):
@@ -252,6 +253,11 @@ def _request(body: _ChatBody) -> chat.ChatRequest:
         reasoning=reading.read_effort(body.reasoning_effort) if thinking is None else thinking,
         count=body.n or 1,
         stream=bool(body.stream),
+        template_variables={
+            name: value
+            for name, value in (options.model_extra or {}).items()
+            if isinstance(value, str | int | float) and name not in OWN_VARIABLES
+        },
     )
 
 

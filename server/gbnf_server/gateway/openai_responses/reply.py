@@ -83,7 +83,7 @@ class ResponsesReply(BlockReply["_Item"]):
         for item in output:
             if item.status == "in_progress":
                 yield from item.end(status)
-        self._body = self._base | _end(finished, output, status)
+        self._body = self._base | _end(finished, self._enforced(finished.enforcement), output, status)
         if self._is_stored and not self._store.put(self._body, self._parsed.items):
             self._body["x_gbnf"] = {**self._body["x_gbnf"], "stored": False}
         yield {"type": f"response.{status}", "response": self._body}
@@ -269,7 +269,9 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
     }
 
 
-def _end(finished: Finished, output: Iterable[_Item], status: _Status) -> dict[str, Any]:
+def _end(
+    finished: Finished, enforcement: Enforcement, output: Iterable[_Item], status: _Status
+) -> dict[str, Any]:
     """Return what a response has at its end."""
     usage = finished.usage
     end: dict[str, Any] = {
@@ -282,7 +284,7 @@ def _end(finished: Finished, output: Iterable[_Item], status: _Status) -> dict[s
             "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         },
-        "x_gbnf": finished.enforcement.as_json(),
+        "x_gbnf": enforcement.as_json(),
     }
     if status == "completed":
         return end | {"completed_at": int(time.time())}
