@@ -43,9 +43,11 @@ class _Entry:
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended with what another attempt would end with."""
-        task = self.task
-        return task.done() and not task.cancelled() and isinstance(task.exception(), HttpError | None)
+        """Whether it has ended with what another attempt would end with: not with a full queue."""
+        if not self.task.done() or self.task.cancelled():
+            return False
+        error = self.task.exception()
+        return error is None or (isinstance(error, HttpError) and error.status == 400)
 
 
 class Compiler:

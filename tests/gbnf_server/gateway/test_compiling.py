@@ -20,6 +20,7 @@ from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
+from gbnf_server.web.queue import AnswerQueue
 from support.gateway_answers import TARGET, USER, compile_all
 from support.gateways import in_event_loop, until
 
@@ -150,6 +151,19 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
     assert sum(entry.size for entry in compiler._cache.values()) < 6000
     compiler.close()
     assert pool.compile_tool.cache_info().currsize == kept > 0
+
+
+@in_event_loop
+async def test_a_full_queue_is_no_property_of_a_schema() -> None:
+    compiler = Compiler(timeout_s=60)
+    compiler._turns = AnswerQueue(1, 0)
+    async with compiler._turns.place("other"):
+        for _ in range(2):
+            with pytest.raises(HttpError) as refused:
+                await compiler.compiled(request(1), TARGET)
+            assert refused.value.code == "queue_full"
+    assert (await compiler.compiled(request(1), TARGET)).grammar is not None
+    compiler.close()
 
 
 @in_event_loop
