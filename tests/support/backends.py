@@ -107,7 +107,7 @@ class FakeBackend(RequestBackend):
             yield TextDelta(completion.text)
         yield completion
 
-    def count_tokens(self, _request: Request) -> int:
+    async def count_tokens(self, _request: Request) -> int:
         raise RequestNotSupportedError(self.name, "counting tokens", "Count them.")
 
     def clear_prompt_cache(self) -> None:

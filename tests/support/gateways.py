@@ -75,7 +75,7 @@ class PlainApi(Api):
 
     path = PATH
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> PlainReply:  # noqa: ARG002 - see Api
+    def parse(self, body: Mapping[str, Any], *_: Any, **__: Any) -> PlainReply:
         messages = body.get("messages")
         if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
             raise HttpError(400, "messages must be a list of objects.", "invalid_request", "messages")

@@ -211,7 +211,7 @@ class _Reading:
     async def end_here(self, backend: Backend, request: Request) -> Completion:
         """Return the completion of an answer that was ended here, with what is known of its tokens."""
         try:
-            prompt_tokens = await asyncio.to_thread(backend.count_tokens, request)
+            prompt_tokens = await backend.count_tokens(request)
         except BackendError:
             prompt_tokens = 0
         usage = Usage(prompt_tokens, len(self._texts) + len(self._reasoning))  # about one token a piece

@@ -255,7 +255,7 @@ class Backend(Protocol):
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return `info`, and `context_length` if the backend reports it, for an event loop."""
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt, which need not fit the context.
 
         Raises RequestNotSupportedError where only the server knows, and the errors of `generate`.

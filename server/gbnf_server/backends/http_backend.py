@@ -39,7 +39,7 @@ class HttpBackend(RequestBackend):
 
     _http: HttpClient
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Refuse: most servers count tokens only while they answer. Raises RequestNotSupportedError."""
         del request
         hint = "Use a llama-server, or a model in this process."

@@ -144,10 +144,14 @@ class InProcess(RequestBackend):
             self._kv_cache.clear_unused()
             self._history = DraftHistory()
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        with self._kv_cache.slot():
-            return len(self._tokens(self._template.prompt(request)))
+
+        def count() -> int:
+            with self._kv_cache.slot():
+                return len(self._tokens(self._template.prompt(request)))
+
+        return await asyncio.to_thread(count)
 
     def close(self) -> None:
         """Free the model and its KV cache once the running calls have ended. Idempotent."""

@@ -181,11 +181,8 @@ class LlamaServer(HttpBackend):
         known = await self._present(refresh=True)
         return known.info, known.context_length
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        return shared_loop().run(self._count(request))
-
-    async def _count(self, request: Request) -> int:
         properties = await self._present(refresh=True)
         async with self._http.session() as session:
             prompt, images = await self._prompt(request, properties, session)

@@ -86,7 +86,7 @@ class _Worker:
 
     async def count_tokens(self, request: Request) -> int:
         backend, _ = await self._backend()
-        return await asyncio.to_thread(backend.count_tokens, request)
+        return await backend.count_tokens(request)
 
     async def _backend(self) -> tuple[Backend, Mapping[str, Any]]:
         async with self._opening:
@@ -117,10 +117,10 @@ class RayWorker(RequestBackend):
         """See `Backend`."""
         return self._facts.enforces_grammar
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
         with _translated():
-            count: int = ray.get(self._actor.count_tokens.remote(replace(request, grammar=None)))
+            count: int = await self._actor.count_tokens.remote(replace(request, grammar=None))
         return count
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:

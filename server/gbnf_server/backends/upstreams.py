@@ -129,9 +129,9 @@ class Upstreams(RequestBackend):
                 if not any(other.healthy for other in self.upstreams):
                     raise
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """Return the number of a prompt's tokens, as the first backend that answers counts them."""
-        return self.first.backend.count_tokens(request)
+        return await self.first.backend.count_tokens(request)
 
     def clear_prompt_cache(self) -> None:
         """Clear the prompt cache of each backend."""

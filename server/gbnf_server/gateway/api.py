@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -31,14 +31,24 @@ _LONGEST_WARNING = 2000
 """Characters: clients limit the size of headers."""
 
 
+def nothing(_size: int) -> None:
+    """Reserve nothing."""
+
+
 class Api(ABC):
-    """One API: a path, and what is exchanged there."""
+    """One API: a path, and what is exchanged there. `parse_blocks`: `parse` may wait, or take long."""
 
     path: str
+    parse_blocks = False
 
     @abstractmethod
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> Reply:
-        """Read the JSON of a request of `owner`, see `Access.check`. Raises HttpError."""
+    def parse(
+        self, body: Mapping[str, Any], owner: str = "", reserve: Callable[[int], None] = nothing
+    ) -> Reply:
+        """Read the JSON of a request of `owner`, see `Access.check`. Raises HttpError.
+
+        `reserve`: called before so many more bytes of memory are used; it may raise HttpError.
+        """
 
     @abstractmethod
     def error(self, error: HttpError) -> dict[str, Any]:
@@ -50,11 +60,10 @@ class Reply(ABC):
 
     If the request is streamed, `feed` returns server-sent events; otherwise `body` returns the answer.
     `keep_alive`: the event that says nothing, for a stream in which nothing happens. `ignored`: the paths of
-    what in the request has no effect. `blocks_at_end`: the last event is to be fed in a thread.
+    what in the request has no effect.
     """
 
     keep_alive = COMMENT
-    blocks_at_end = False
 
     def __init__(self, request: ChatRequest, ignored: Sequence[str] = ()) -> None:
         self.request, self.ignored = request, tuple(ignored)
@@ -62,6 +71,10 @@ class Reply(ABC):
             self.ignored += (NOT_CONTINUED,)
         _ = request.content  # read in a thread if the body is large
         self._enforcement: Enforcement | None = None
+
+    def blocks(self, event: AnswerEvent) -> bool:  # noqa: ARG002 - by default none does
+        """Return whether to feed an event may wait, or take long, so that a thread does it."""
+        return False
 
     @abstractmethod
     def feed(self, event: AnswerEvent) -> str:

@@ -24,7 +24,6 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gbnf_server.gateway.answers import Finished
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.gateway import Gateway
@@ -230,7 +229,8 @@ class _Handlers:
             await exchange.response.send_json({"input_tokens": tokens})
 
     async def _send_answer(self, api: Api, body: bytes, share: MemoryShare, exchange: HttpExchange) -> None:
-        reply = await self._gateway.read(partial(api.parse, owner=exchange.owner), body, share)
+        parse = partial(api.parse, owner=exchange.owner, reserve=share.add)
+        reply = await self._gateway.read(parse, body, share, blocks=api.parse_blocks)
         del body  # the queue may be long
         response = exchange.response
         stream = EventSender(response, reply.headers)
@@ -241,7 +241,7 @@ class _Handlers:
                     await stack.enter_async_context(alive)
                 answer = self._gateway.answer(reply.request, exchange.endpoint, exchange.owner)
                 async for event in await stack.enter_async_context(aclosing(answer)):
-                    is_slow = reply.blocks_at_end and isinstance(event, Finished)
+                    is_slow = reply.blocks(event)
                     if text := await asyncio.to_thread(reply.feed, event) if is_slow else reply.feed(event):
                         self._gateway.log_content(exchange.request_id, "answer", text)
                         await stream.write(text)

@@ -285,7 +285,7 @@ async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Back
     """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
     asked = backend_request(request, compiled, 1, 0, ())
     try:
-        return await asyncio.to_thread(backend.count_tokens, asked)
+        return await backend.count_tokens(asked)
     except errors.RequestNotSupportedError:
         return (await collect_answer(backend, Asked(asked))).completion.usage.prompt_tokens
 

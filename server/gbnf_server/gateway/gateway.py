@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gbnf_server.backends.base import Backend, Usage
+from gbnf_server.backends.base import Backend, ModelInfo, Usage
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
@@ -40,6 +40,7 @@ from gbnf_server.web.queue import AnswerQueue
 from gbnf_server.web.responses import Pause
 
 _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
+_SCANNED_BODY = 256 * 1024  # bytes: searched for known tools in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
 _OTHER_THREADS = 16
@@ -134,8 +135,8 @@ class Gateway:
         self.budget = MemoryBudget(self.limits.memory_bytes)
         self.is_draining = False
         self.open_requests = 0
+        self._asking: asyncio.Task[tuple[ModelInfo, int | None]] | None = None
         self._tool_texts = ToolTexts()
-        self._small_body = 0 if store else _SMALL_BODY
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
         upstreams.on_usage = self._count_prompt
         # gauges read the present state when they are asked
@@ -152,11 +153,14 @@ class Gateway:
         return [self.model, *self.agents]
 
     async def context_length(self) -> int | None:
-        """Return the context length of the model in tokens, None if it is not known."""
-        try:
-            return await asyncio.to_thread(self.upstreams.context_length)
-        except BackendError:
-            return None
+        """Return the context length of the model in tokens, None if it is not known, or not soon."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self.upstreams.facts())
+            self._asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        with suppress(BackendError, TimeoutError):
+            async with asyncio.timeout(self.limits.facts_s):
+                return (await asyncio.shield(self._asking))[1]
+        return None
 
     @property
     def health(self) -> dict[str, str]:
@@ -170,19 +174,32 @@ class Gateway:
         return {"status": "ok" if healthy else "unavailable"}
 
     async def read(
+        self,
+        parse: Callable[[Mapping[str, Any]], _Parsed],
+        body: bytes,
+        share: MemoryShare,
+        *,
+        blocks: bool = False,
+    ) -> _Parsed:
+        """Return what `parse` makes of the JSON object of a body. `blocks`: it may wait. Raises HttpError."""
+        if len(body) > _SCANNED_BODY:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._readers, self._read, parse, body, share)
+        body, tools = self._tool_texts.shorten(body)
+        if len(body) <= _SMALL_BODY and not blocks:  # sooner read than handed to a thread and back
+            return self._parse(parse, body, tools, share)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._parse, parse, body, tools, share)
+
+    def _read(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
     ) -> _Parsed:
-        """Return what `parse` makes of the JSON object of a body. Raises HttpError."""
-        body, tools = self._tool_texts.shorten(body)
-        if len(body) <= self._small_body:  # sooner read than handed to a thread and back
-            share.add(memory_of(body, count_values(body, self.limits)))
-            return self._parse(parse, body, tools)
-        loop = asyncio.get_running_loop()
-        values = await loop.run_in_executor(self._readers, count_values, body, self.limits)
-        share.add(memory_of(body, values))
-        return await loop.run_in_executor(self._readers, self._parse, parse, body, tools)
+        return self._parse(parse, *self._tool_texts.shorten(body), share)
 
-    def _parse(self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any) -> _Parsed:
+    def _parse(
+        self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any, share: MemoryShare
+    ) -> _Parsed:
+        share.add(memory_of(body, count_values(body, self.limits)))
         value = read_object(body)
         check_sizes(value, self.limits, len(body))
         if tools is not None:
@@ -250,6 +267,8 @@ class Gateway:
 
     async def close(self) -> None:
         """End what runs in the background. The backends are their owner's."""
+        if self._asking is not None:
+            self._asking.cancel()
         await self.upstreams.stop_probing()
         self._readers.shutdown(wait=False, cancel_futures=True)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from gbnf.strict_json import InvalidJsonError, json_type, parse_json
@@ -26,8 +27,8 @@ class Limits:
     """What one client may ask for. Times are in seconds.
 
     `memory_bytes`: of all requests together. `schema_bytes`: of one tool, or of the format of an answer.
-    `waiting`: requests in the queue. `body_s`: to receive a body. `send_s`: for a client to take a piece of
-    an answer. `drain_s`: for running answers, when the server ends.
+    `waiting`: requests in the queue. `facts_s`: to ask a backend for its model. `body_s`: to receive a body.
+    `send_s`: for a client to take a piece of an answer. `drain_s`: for running answers, when the server ends.
     """
 
     body_bytes: int = 16 * _MIB
@@ -38,6 +39,7 @@ class Limits:
     tools: int = 2_000
     schema_bytes: int = 512 * 1024
     waiting: int = 128
+    facts_s: float = 5.0
     body_s: float = 60.0
     send_s: float = 60.0
     drain_s: float = 30.0
@@ -48,6 +50,16 @@ class MemoryBudget:
 
     def __init__(self, total: int) -> None:
         self.total, self.reserved = total, 0
+        self._lock = Lock()
+
+    def add(self, size: int) -> None:
+        """Reserve more, from any thread. Raises HttpError (503) if it would be more than the total."""
+        with self._lock:
+            if self.reserved + size <= self.total:
+                self.reserved += size
+                return
+        problem = "the server holds too many large requests at present. Send this one again later."
+        raise HttpError(503, problem, "server_busy", retry_after=5)
 
     @contextmanager
     def share(self) -> Iterator[MemoryShare]:
@@ -56,7 +68,7 @@ class MemoryBudget:
         try:
             yield share
         finally:
-            self.reserved -= share.size
+            self.add(-share.size)
 
 
 class MemoryShare:
@@ -67,14 +79,7 @@ class MemoryShare:
 
     def add(self, size: int) -> None:
         """Reserve more. Raises HttpError (503) if all requests together would take too much."""
-        if self._budget.reserved + size > self._budget.total:
-            raise HttpError(
-                503,
-                "the server holds too many large requests at present. Send this one again later.",
-                "server_busy",
-                retry_after=5,
-            )
-        self._budget.reserved += size
+        self._budget.add(size)
         self.size += size
 
 
@@ -102,8 +107,8 @@ def nesting(before: bytes) -> int:
     return sum(map(structure.count, (b"[", b"{"))) - sum(map(structure.count, (b"]", b"}")))
 
 
-def memory_of(body: bytes, values: int) -> int:
-    """Return the estimated memory of a parsed body, beside its bytes: the decoded text, and its values."""
+def memory_of(body: bytes | str, values: int) -> int:
+    """Return the estimated memory of a parsed body, beside its own: the decoded text, and its values."""
     return 2 * len(body) + values * _VALUE_BYTES
 
 

@@ -85,7 +85,7 @@ class Saying(FakeBackend):
             yield TextDelta(piece)
         yield Completion("".join(pieces), self._finish, Usage(3, len(pieces)))
 
-    def count_tokens(self, _request: Request) -> int:
+    async def count_tokens(self, _request: Request) -> int:
         return 7
 
 

@@ -168,12 +168,12 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
 ) -> None:
     messages: list[Message] = [{"role": "user", "content": text}]
     request = Request(messages, CALL if constrained else None, max_tokens=1)
-    assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
+    assert asyncio.run(backend.count_tokens(request)) == backend.complete(request).usage.prompt_tokens
 
 
 def test_messages_longer_than_the_context_are_counted_and_refused(backend: InProcess) -> None:
     long = Request([{"role": "user", "content": "x" * CONTEXT}])
-    assert backend.count_tokens(long) == CONTEXT + 3  # without the first of the answer
+    assert asyncio.run(backend.count_tokens(long)) == CONTEXT + 3  # without the first of the answer
     with pytest.raises(ContextOverflowError) as refused:
         backend.complete(long)
     assert (refused.value.needed, refused.value.available) == (CONTEXT + 4, CONTEXT)

@@ -64,7 +64,7 @@ def test_the_tokens_of_a_prompt_are_counted_as_they_are_evaluated(
         Grammar.parse('root ::= "a"') if constrained else None,
         max_tokens=1,
     )
-    assert backend.count_tokens(request) == backend.complete(request).usage.prompt_tokens
+    assert asyncio.run(backend.count_tokens(request)) == backend.complete(request).usage.prompt_tokens
 
 
 @settings(max_examples=scaled(30))
@@ -125,7 +125,7 @@ def test_the_end_of_the_context_truncates(backend: LlamaServer) -> None:
 
 def test_messages_longer_than_the_context_are_counted_and_refused(backend: LlamaServer, ask: Ask) -> None:
     long: list[Message] = [{"role": "user", "content": "x" * 2 * CONTEXT}]
-    assert backend.count_tokens(Request(long)) > 2 * CONTEXT
+    assert asyncio.run(backend.count_tokens(Request(long))) > 2 * CONTEXT
     with pytest.raises(ContextOverflowError) as refused:
         ask(backend, long)
     assert refused.value.available == CONTEXT

@@ -120,7 +120,7 @@ def test_a_batch_goes_on_when_a_worker_and_then_a_node_is_killed(cluster: Any, t
 def test_a_worker_answers_as_a_model_in_this_process(workers: Any) -> None:
     with ModelSource().open() as here:
         assert workers.complete(ASK).text == here.complete(ASK).text
-        assert workers.count_tokens(ASK) == here.count_tokens(ASK)
+        assert asyncio.run(workers.count_tokens(ASK)) == asyncio.run(here.count_tokens(ASK))
         assert (workers.info(), workers.context_length()) == (here.info(), here.context_length())
         assert (workers.dialect, workers.enforces_grammar) == (here.dialect, here.enforces_grammar)
     assert workers.slots == 4

@@ -60,14 +60,32 @@ async def test_models_have_the_shape_of_the_client() -> None:
 
 @in_event_loop
 async def test_a_context_length_that_is_not_known_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(_: Upstreams) -> int:
+    async def unknown(_: Upstreams) -> Any:
         raise BackendError("it is not reported")
 
-    monkeypatch.setattr(Upstreams, "context_length", unknown)
+    monkeypatch.setattr(Upstreams, "facts", unknown)
     async with client_of(make_gateway(ScriptedEngine())) as client:
         assert "max_model_len" not in (await client.get("/v1/models/stub")).json()
         theirs = (await client.get("/v1/models/stub", headers={"anthropic-version": "2023-06-01"})).json()
         assert theirs["max_input_tokens"] is None
+
+
+@in_event_loop
+async def test_polls_do_not_wait_for_a_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def hang(_: Upstreams) -> Any:
+        nonlocal asked
+        asked += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Upstreams, "facts", hang)
+    gateway = make_gateway(ScriptedEngine(), limits=Limits(facts_s=0))
+    async with client_of(gateway) as client:
+        polls = await asyncio.gather(*(client.get("/v1/models") for _ in range(40)))
+        assert all("max_model_len" not in poll.json()["data"][0] for poll in polls)
+        assert (await client.post(PATH, json=request())).status_code == 200
+    assert asked == 1
 
 
 @in_event_loop

@@ -528,6 +528,52 @@ def test_a_reference_is_the_item_of_a_stored_response() -> None:
     assert messages[0] == {"role": "assistant", "content": "one"}
 
 
+def test_what_a_request_loads_is_loaded_once_and_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Responses()
+    text = "one" * 1000
+    calls = tuple(Call(f"c{index}", "f", ("{}",)) for index in range(300))
+    made = Answer(text=(text,), calls=calls, reason="tool_calls")
+    first = client_of(api, made).responses.create(model="m", input="hi")
+    statements, reserved = list[str](), list[int]()
+    execute = api.store._database._execute
+
+    def counted(statement: str, *values: Any) -> Any:
+        statements.append(statement)
+        return execute(statement, *values)
+
+    monkeypatch.setattr(api.store._database, "_execute", counted)
+    references = [{"type": "item_reference", "id": item.id} for item in first.output]
+    assert len(references) == 301
+    missing = {"type": "item_reference", "id": "msg_none_0"}
+    for body in ({"input": references}, {"input": "more", "previous_response_id": first.id}):
+        reserved.clear()
+        reply = api.parse({"model": "m", **body}, reserve=reserved.append)
+        (said,) = (message for message in reply.request.messages if message["role"] == "assistant")
+        assert (said["content"], len(said["tool_calls"])) == (text, len(calls))
+        assert len(text) < sum(reserved) < 2_000_000
+    with pytest.raises(HttpError) as refused:
+        api.parse({"model": "m", "input": [*references, missing]})
+    assert (refused.value.status, refused.value.param) == (404, "input[301].id")
+    reserved.clear()
+    api.parse({"model": "m", "input": references[:1] * 1000}, reserve=reserved.append)
+    assert sum(reserved) > 1000 * len(text)
+    assert len(statements) < 20
+
+    def full(_size: int) -> None:
+        raise HttpError(503, "no memory.", "server_busy")
+
+    with pytest.raises(HttpError, match="no memory"):
+        api.parse({"model": "m", "input": references}, reserve=full)
+
+
+def test_what_may_wait_or_takes_long_is_done_in_a_thread() -> None:
+    answer = [*Answer(text=("hi",)).events()]
+    long = {"instructions": "x" * 100_000, "store": False}
+    for body, blocking in (({"store": False}, []), ({}, [Finished]), (long, [Started, Finished])):
+        reply = Responses().parse({"model": "m", "input": "hi", **body})
+        assert [type(event) for event in answer if reply.blocks(event)] == blocking
+
+
 def test_log_probabilities_are_those_of_the_only_message() -> None:
     token = TokenLogprob(b"\xc3", -0.5, ((b"h", -1.0),))
     reply = Responses().parse({"model": "m", "input": "hi", "top_logprobs": 1})

@@ -44,7 +44,7 @@ def tiny(tiny_model: Path) -> Iterator[InProcess]:
 class Uncounting(InProcess):
     """A backend that cannot count tokens, as most servers."""
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         del request
         raise RequestNotSupportedError(self.name, "counting tokens", "")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.limits import Limits, read_object
 from support.backends import FakeBackend
-from support.gateways import ScriptedEngine
+from support.gateways import ScriptedEngine, in_event_loop, make_gateway
 
 TOOLS: tuple[list[Any], ...] = (
     [{"name": "a"}],
@@ -112,6 +113,33 @@ def test_known_tools_are_not_read_again(style: dict[str, Any], monkeypatch: pyte
     assert read_values[1]["tools"] is read_values[2]["tools"]
     assert read[0] > 5000
     assert max(read[1:]) < 200
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@in_event_loop
+async def test_no_large_body_is_scanned_in_the_event_loop(
+    blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set[threading.Thread]()
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any, **options: Any) -> Any:
+            threads.add(threading.current_thread())
+            return function(*given, **options)
+
+        return noted
+
+    for name in ("count_values", "read_object", "check_sizes", "memory_of"):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    for name in ("shorten", "add"):
+        monkeypatch.setattr(module.ToolTexts, name, noting(getattr(module.ToolTexts, name)))
+    gateway = make_gateway(ScriptedEngine())
+    large = b'{"a": "' + b"x" * 1_000_000 + b'"}'
+    with gateway.budget.share() as share:
+        assert await gateway.read(noting(dict), large, share, blocks=blocks) == json.loads(large)
+        assert threading.current_thread() not in threads
+        assert await gateway.read(noting(dict), b"{}", share, blocks=blocks) == {}
+    assert (threading.current_thread() in threads) is True
 
 
 def test_what_comes_with_known_tools_is_bounded() -> None:

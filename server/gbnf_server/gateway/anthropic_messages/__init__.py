@@ -24,7 +24,7 @@ class Messages(Api):
     def __init__(self, *, verbatim: bool = False) -> None:
         self._verbatim = verbatim
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> MessagesReply:  # noqa: ARG002 - see Api
+    def parse(self, body: Mapping[str, Any], *_: Any, **__: Any) -> MessagesReply:
         """Read the JSON of a request. Raises HttpError."""
         return MessagesReply(*read_request(self._read(body)), f"msg_{secrets.token_hex(16)}")
 

@@ -16,6 +16,6 @@ class ChatCompletions(Api):
     path = "/v1/chat/completions"
     error = staticmethod(openai_error)
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> ChatReply:  # noqa: ARG002 - see Api
+    def parse(self, body: Mapping[str, Any], *_: Any, **__: Any) -> ChatReply:
         """Read the JSON of a request. Raises HttpError (400)."""
         return parse_body(body)

@@ -5,10 +5,10 @@ Without I/O: JSON to a `ChatRequest`, and the events of its answer to JSON or se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gbnf_server.gateway.api import Api, openai_error
+from gbnf_server.gateway.api import Api, nothing, openai_error
 from gbnf_server.gateway.openai_responses.reply import ResponsesReply
 from gbnf_server.gateway.openai_responses.request import read_request
 from gbnf_server.gateway.openai_responses.store import ResponseStore
@@ -19,14 +19,17 @@ class Responses(Api):
     """The Responses API. Only the owner of a response reads and deletes it. `store`: see `ResponseStore`."""
 
     path = "/v1/responses"
+    parse_blocks = True  # the store
     error = staticmethod(openai_error)
 
     def __init__(self, store: str = "") -> None:
         self.store = ResponseStore(store)
 
-    def parse(self, body: Mapping[str, Any], owner: str = "") -> ResponsesReply:
+    def parse(
+        self, body: Mapping[str, Any], owner: str = "", reserve: Callable[[int], None] = nothing
+    ) -> ResponsesReply:
         """Read the JSON of a request. Raises HttpError."""
-        store = self.store.of(owner)
+        store = self.store.of(owner, reserve)
         return ResponsesReply(read_request(body, store), store)
 
     def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gbnf.protocols.readers import StringMember
 from gbnf.tool_formats import CallStarted, TextDelta
-from gbnf_server.gateway.answers import Enforcement, Finished
+from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.api import Block, BlockReply, Event, Kind, logprob_json
 from gbnf_server.gateway.openai_responses.items import INPUT, Place
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
@@ -28,6 +28,7 @@ _REPEATED = (
     "user",
 )  # fmt: skip
 """The parameters that a response repeats as they are."""
+_LARGE = 32 * 1024  # characters of what is repeated: written in about a millisecond
 _PREFIXES: dict[Kind, str] = {"call": "fc", "text": "msg", "reasoning": "rs"}  # of the ids of items
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
@@ -40,12 +41,18 @@ class ResponsesReply(BlockReply["_Item"]):
         self._parsed, self._store = request, store
         self._base = self._body = _base(request)
         self._is_stored = request.body.store is not False
-        self.blocks_at_end = self._is_stored and store.is_shared
         reasoning = request.body.reasoning
         has_summary = reasoning is not None and (reasoning.summary or reasoning.generate_summary)
         self._reasoning = _SUMMARY if has_summary else _REASONING
         self._sent = 0
         self._has_begun = False
+
+    def blocks(self, event: AnswerEvent) -> bool:
+        """Return whether an event is stored, or repeats a large request."""
+        size = self.request.content[1] + len(self._parsed.body.instructions or "")
+        return (self._is_stored and isinstance(event, Finished)) or (
+            size > _LARGE and isinstance(event, Started | Finished)
+        )
 
     def fail(self, error: HttpError) -> str:
         """Return the events that end a stream."""

@@ -14,8 +14,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias, TypeVar
 
+from gbnf_server.gateway.api import nothing
 from gbnf_server.system.errors import SetupError
 from gbnf_server.web.errors import HttpError
+from gbnf_server.web.limits import memory_of
 from gbnf_server.web.logs import log_error
 
 _TABLE = """
@@ -63,13 +65,17 @@ class ResponseStore:
     def __init__(self, url: str = "", *, responses: int = 1000, size: int = 64 << 20) -> None:
         self.is_shared = bool(url)
         self._responses, self._size = responses, size
-        self._owner = ""
+        self._owner, self._reserve = "", nothing
+        self._used: dict[str, Mapping[str, Mapping[str, Any]]] = {}
         self._database = _Database(url)
 
-    def of(self, owner: str) -> Self:
-        """Return the same store as `owner` sees it."""
+    def of(self, owner: str, reserve: Callable[[int], None] = nothing) -> Self:
+        """Return the same store as a request of `owner` sees it.
+
+        `reserve`: called before so many more bytes of memory are used; it may raise HttpError.
+        """
         view = copy.copy(self)
-        view._owner = owner  # noqa: SLF001 - of this class
+        view._owner, view._reserve, view._used = owner, reserve, {}  # noqa: SLF001 - of this class
         return view
 
     def put(self, body: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bool:
@@ -104,7 +110,7 @@ class ResponseStore:
         """Return the response with an id, None if it is not stored."""
         use = "UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ? RETURNING body"
         found = self._database.run(lambda run: run(use, time.time_ns(), self._owner, response_id))
-        return json.loads(found[0][0]) if found else None
+        return self._read(found[0][0]) if found else None
 
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
@@ -113,9 +119,15 @@ class ResponseStore:
 
     def item(self, item_id: str) -> Mapping[str, Any] | None:
         """Return the item of an output with an id, None if it is not stored."""
-        response = self.get(f"resp_{item_id.split('_')[1]}") if item_id.count("_") > 1 else None
-        output = () if response is None else response["output"]
-        return next((item for item in output if item["id"] == item_id), None)
+        _, _, rest = item_id.partition("_")
+        response_id = f"resp_{rest.partition('_')[0]}"
+        if response_id not in self._used:  # a request may refer to each item of a response
+            response = self.get(response_id)
+            output = () if response is None else response["output"]
+            self._used[response_id] = {item["id"]: item for item in output}
+        item = self._used[response_id].get(item_id)
+        self._reserve(len(json.dumps(item)))  # it may be referred to again and again
+        return item
 
     def conversation(self, response_id: str) -> list[Mapping[str, Any]] | None:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
@@ -131,8 +143,12 @@ class ResponseStore:
         if not chain or chain[0][1] is not None:
             return None
         return [
-            item for *_, body, items in chain for item in (*json.loads(items), *json.loads(body)["output"])
+            item for *_, body, items in chain for item in (*self._read(items), *self._read(body)["output"])
         ]
+
+    def _read(self, text: str) -> Any:
+        self._reserve(memory_of(text, sum(map(text.count, "[{,:"))))
+        return json.loads(text)
 
 
 def item_id(prefix: str, response_id: str, index: int) -> str:
