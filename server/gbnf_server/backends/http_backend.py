@@ -13,10 +13,12 @@ server tells of the answer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from asyncio import timeout
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, ClassVar
+from time import monotonic
+from typing import Any, ClassVar, TypeVar
 
 import httpx
 
@@ -26,8 +28,9 @@ from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
 from gbnf_server.llama.repetition import RepetitionDetector
-from gbnf_server.system.errors import BackendError, RequestNotSupportedError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, RequestNotSupportedError
 
+_Value = TypeVar("_Value")
 _LONG_TOKEN = 16
 """Characters of a long token; hardly any text has more per token on average."""
 _SKIPPED = (":", "event:", "id:", "retry:")
@@ -48,6 +51,21 @@ class HttpBackend(RequestBackend):
     def close(self) -> None:
         """Allow no further call. Idempotent."""
         self._http.close()
+
+    async def _timed(self, request: Request, preparing: Awaitable[_Value]) -> tuple[_Value, Request]:
+        """Return what a request needs first, and the request with the time that is left for its answer.
+
+        Raises AnswerTimeoutError if there is none.
+        """
+        if request.timeout_s is None:
+            return await preparing, request
+        until = monotonic() + request.timeout_s
+        try:
+            async with timeout(request.timeout_s):
+                value = await preparing
+        except TimeoutError:
+            raise AnswerTimeoutError(self._http.explain(httpx.ReadTimeout(""), request.timeout_s)) from None
+        return value, replace(request, timeout_s=max(until - monotonic(), 0.0))
 
     @abstractmethod
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]: ...

@@ -25,7 +25,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from math import inf
 from time import monotonic
 from typing import Any, Literal, TypeVar
 from urllib.request import getproxies, proxy_bypass
@@ -239,7 +238,7 @@ class HttpSession:
         """
         policy = self._owner.retry_policy
         broken, waited, pause = 0, 0.0, policy.backoff
-        timeout = min(timeout or inf, policy.timeout)
+        timeout = policy.timeout if timeout is None else min(timeout, policy.timeout)
         deadline = monotonic() + timeout
         has_begun = False
         while True:

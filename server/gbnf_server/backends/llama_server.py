@@ -16,7 +16,7 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -113,7 +113,8 @@ class ServerSlots:
 class _ServerProperties:
     """Properties of a server and its model. `props`: the response that they were read from.
 
-    `slots`: what its slots have in their caches since then. `watched`, `connection`: where it told them.
+    `slots`: what its slots have in their caches since then. `tokens`: how many a text is, as far as it was
+    asked. `watched`, `connection`: where it told them.
     """
 
     props: dict[str, Any]
@@ -123,6 +124,7 @@ class _ServerProperties:
     media_marker: str
     slots: ServerSlots
     template: TemplateCopy
+    tokens: dict[str, int] = field(default_factory=dict)
     watched: HttpSession | None = None
     connection: object | None = None
 
@@ -201,8 +203,9 @@ class LlamaServer(HttpBackend):
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         # a server hangs and crashes on the same grammars as the engine here
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        properties = await self._present(refresh=True)
-        prompt, images = await self._prompt(request, properties, session)
+        (properties, prompt, images, preserved), request = await self._timed(
+            request, self._prepare(request, grammar, session)
+        )
         body: dict[str, Any] = {
             "prompt": {"prompt_string": prompt, "multimodal_data": images} if images else prompt,
             "n_predict": request.max_tokens,
@@ -221,9 +224,6 @@ class LlamaServer(HttpBackend):
             body["n_probs"] = max(count, 1)  # 0 returns none, not even those of the answer
         if grammar is not None:
             body["grammar"] = str(grammar)
-        preserved = _preserved_tokens(request, properties)
-        if grammar is not None and grammar.is_parsed:
-            preserved += await self._terminal_texts(grammar, session)
         if preserved:
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
@@ -240,15 +240,16 @@ class LlamaServer(HttpBackend):
                 async for event in answer:
                     yield event
 
-    async def _terminal_texts(self, grammar: Grammar, session: HttpSession) -> list[str]:
-        """Return the texts of token terminals. Raises GrammarRefusedError for one that is no token here."""
-        known = {one.token: one for one in token_terminals(grammar.rules) if isinstance(one.token, str)}
-        for text, terminal in known.items():
-            body = {"content": text, "parse_special": True}
-            tokens = (await _request(session, "POST", "/tokenize", body)).get("tokens")
-            if isinstance(tokens, list) and len(tokens) != 1:
-                raise missing_token(self.name, terminal, len(tokens))
-        return list(map(str, known))
+    async def _prepare(
+        self, request: Request, grammar: Grammar | None, session: HttpSession
+    ) -> tuple[_ServerProperties, str, list[str], list[str]]:
+        """Return the present properties, the prompt with its images, and the special tokens to preserve."""
+        properties = await self._present(refresh=True)
+        prompt, images = await self._prompt(request, properties, session)
+        preserved = _preserved_tokens(request, properties)
+        if grammar is not None and grammar.is_parsed:
+            preserved += await _terminal_texts(grammar, session, properties.tokens, self.name)
+        return properties, prompt, images, preserved
 
     async def _prompt(
         self, request: Request, properties: _ServerProperties, session: HttpSession
@@ -356,6 +357,28 @@ class LlamaServer(HttpBackend):
         self._properties = None
 
 
+async def _terminal_texts(
+    grammar: Grammar, session: HttpSession, tokens: dict[str, int], name: str
+) -> list[str]:
+    """Return the texts of token terminals. `tokens`: how many a text is, as far as the server was asked.
+
+    Raises GrammarRefusedError for one that is no token of the server `name`.
+    """
+    terminals = {one.token: one for one in token_terminals(grammar.rules) if isinstance(one.token, str)}
+    for text, terminal in terminals.items():
+        if text not in tokens:
+            body = {"content": text, "parse_special": True}
+            counted = (await _request(session, "POST", "/tokenize", body)).get("tokens")
+            if not isinstance(counted, list):
+                continue
+            if len(tokens) >= _MOST_TEXTS:
+                tokens.clear()
+            tokens[text] = len(counted)
+        if tokens[text] != 1:
+            raise missing_token(name, terminal, tokens[text])
+    return list(map(str, terminals))
+
+
 async def _has_separate_slots(session: HttpSession) -> bool:
     """Return whether the server forgets a prompt for the next one in its slot: not with `--cache-ram`."""
     one, other = secrets.token_hex(32), secrets.token_hex(32)
@@ -432,5 +455,7 @@ def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[s
 
 
 _GRAMMAR_ERRORS: wire.GrammarErrors = ((400,), ("grammar",))
+_MOST_TEXTS = 10_000
+"""Token terminals whose tokens are remembered: grammars come from clients."""
 _MEDIA_MARKER = "<__media__>"
 """The marker of an image in a prompt, if the server reports none: llama.cpp's default."""

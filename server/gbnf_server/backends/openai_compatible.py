@@ -150,7 +150,7 @@ class OpenAICompatible(HttpBackend):
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         self._check(request)
         if self._model is None:
-            await self._fetch_model(session)
+            _, request = await self._timed(request, self._fetch_model(session))
         read = partial(self._read, request=request)
         path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
         answer = stream_answer(session, path, self._body(request), request, ChatStream, read)

@@ -162,7 +162,8 @@ class Upstreams(RequestBackend):
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Answer a request on one of the backends. Raises BackendUnreachableError if none answers."""
-        request = replace(request, cache_salt=self.salt)
+        if self.salt:
+            request = replace(request, cache_salt=f"{self.salt}/{request.cache_salt}".rstrip("/"))
         tried: list[Upstream] = []
         while True:
             upstream = self._choose(request, tried)

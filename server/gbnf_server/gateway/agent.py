@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import fields
 from functools import partial
 from itertools import pairwise
 
@@ -51,7 +52,7 @@ class PlannerAgent(Answers):
             run = await asyncio.to_thread(opened.astream, query, images=images, history=history, text=False)
         except ValueError as error:
             raise invalid_request(f"{error}.", "messages") from None
-        enforcement = Enforcement()
+        enforcement = Enforcement(ignored=_ignored(request))
         yield Started(0, enforcement)
         async with aclosing(run) as events:
             async for event in events:
@@ -84,6 +85,13 @@ def _check(request: ChatRequest) -> None:
             )
     if request.messages[-1]["role"] != "user":
         raise invalid_request("the last message must be the user's.", "messages")
+
+
+def _ignored(request: ChatRequest) -> tuple[str, ...]:
+    """Return what of a request has no effect: how the planner samples is the server's choice."""
+    sampling = request.sampling
+    names = [each.name for each in fields(sampling) if getattr(sampling, each.name) != each.default]
+    return (*names, *(f"chat_template_kwargs.{name}" for name in request.template_variables))
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchange]]:

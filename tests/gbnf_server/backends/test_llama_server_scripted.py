@@ -13,6 +13,7 @@ import httpx
 import pytest
 from hypothesis import given
 
+from gbnf import Grammar
 from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.backends.http_backend import CompletionStream
 from gbnf_server.backends.llama_server import LlamaServer, _read_completion
@@ -60,6 +61,18 @@ def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -
         client.complete(Request(ASK, grammar=CALL))
         reused = [body["cache_prompt"] for path, body in script.asked if path == "/completion"]
     assert reused == [True, False, True]
+
+
+def test_the_tokens_of_a_terminal_are_asked_for_once() -> None:
+    grammar = Grammar.parse("root ::= <|end|> | <|other|>")
+    said = [completion("<|end|>")]
+    with scripted(completion=said, tokenize=[Reply(200, {"tokens": [3]})]) as script:
+        with hasty(script.url) as client:
+            for _ in range(3):
+                client.complete(Request(ASK, grammar=grammar))
+        sent = [sorted(body["preserved_tokens"]) for path, body in script.asked if path == "/completion"]
+        assert sent == [["<|end|>", "<|other|>"]] * 3
+        assert [path for path, _ in script.asked].count("/tokenize") == 2
 
 
 def test_a_models_markers_are_kept_in_a_free_answer() -> None:

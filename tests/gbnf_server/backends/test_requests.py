@@ -24,10 +24,10 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
-from gbnf_server.system.errors import ConversationRefusedError, RequestNotSupportedError
+from gbnf_server.system.errors import BackendError, ConversationRefusedError, RequestNotSupportedError
 from support.backends import ASK, streamed
 from support.effort import scaled
-from support.server import Reply, scripted
+from support.server import Reply, completion, scripted
 
 WORDS = Grammar.parse('root ::= word ("," word){0,40} "."\nword ::= [a-e]{1,4}')
 FREE = Request(ASK, max_tokens=40, temperature=1.0, seed=3)
@@ -50,6 +50,22 @@ def there(llama_server: LlamaServerProcess) -> Iterator[LlamaServer]:
 def backend(request: pytest.FixtureRequest) -> Backend:
     found: Backend = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.mark.parametrize("kind", ["here", "llama-server", "vllm", "ollama"])
+@pytest.mark.parametrize("seconds", [0.0, 1e-9])
+def test_no_time_is_no_answer(here: InProcess, kind: str, seconds: float) -> None:
+    models = Reply(200, {"data": [{"id": "m"}]})
+    with scripted(completion=[completion("a")], **{"v1/models": [models]}) as script:
+        backends: dict[str, Any] = {
+            "here": here,
+            "llama-server": LlamaServer(script.url),
+            "vllm": OpenAICompatible(script.url, "vllm"),
+            "ollama": Ollama("m", script.url),
+        }
+        with pytest.raises(BackendError, match=r"did not finish|cancelled"):
+            backends[kind].complete(replace(FREE, timeout_s=seconds))
+        assert not script.asked
 
 
 @settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.function_scoped_fixture])

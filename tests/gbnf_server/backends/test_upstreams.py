@@ -111,6 +111,23 @@ async def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_th
 
 
 @in_event_loop
+async def test_the_salt_of_a_request_is_kept() -> None:
+    seen = list[str]()
+
+    class Noting(Fake):
+        async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+            seen.append(request.cache_salt)
+            yield Completion("", "stop", Usage(1, 1))
+
+    noting = Noting("a")
+    upstreams = Upstreams([Upstream(noting, noting.probe)])
+    for backend in (upstreams, upstreams.with_salt("key")):
+        for salt in ("", "own"):
+            await acomplete(backend, Request([{"role": "user", "content": "x"}], cache_salt=salt))
+    assert seen == ["", "own", "key", "key/own"]
+
+
+@in_event_loop
 async def test_tools_and_images_are_part_of_the_prefix() -> None:
     async with playing([Fake("a"), Fake("b")]) as upstreams:
         tool = {"type": "function", "function": {"name": "x"}}

@@ -19,7 +19,7 @@ from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
-from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
@@ -81,6 +81,15 @@ def test_steps_are_reasoning_and_the_answer_is_the_text(tmp_path: Path) -> None:
     assert [event.text for event in events if isinstance(event, TextDelta)] == ["Done."]
     assert isinstance(events[-1], Finished)
     assert (events[-1].reason, events[-1].usage.prompt_tokens) == ("stop", 20)
+
+
+def test_parameters_that_the_planner_does_not_use_are_named(tmp_path: Path) -> None:
+    sampling = Sampling(max_tokens=9, temperature=1.0, seed=3)
+    tool = make_tool(tmp_path, "ping", "return {}")
+    for given, ignored in ((Sampling(), ()), (sampling, ("max_tokens", "temperature", "seed"))):
+        events = answer(agent([tool], tmp_path), Script({"hi": [DONE]}), user("hi"), sampling=given)
+        assert isinstance(events[-1], Finished)
+        assert events[-1].enforcement.ignored == ignored
 
 
 @pytest.mark.parametrize("approve_all", [False, True])
