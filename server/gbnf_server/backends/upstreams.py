@@ -153,6 +153,19 @@ class Upstreams(RequestBackend):
             if not upstream.healthy:
                 self._leave_out(upstream)
 
+    async def check(self) -> None:
+        """Leave out the backends that do not answer at all. One that answers late may be busy."""
+
+        async def check(upstream: Upstream) -> None:
+            try:
+                answers = await upstream.probe()
+            except BackendError as error:
+                answers = not _is_down(error)
+            if not answers:
+                self._leave_out(upstream)
+
+        await asyncio.gather(*(check(upstream) for upstream in self.upstreams if upstream.healthy))
+
     async def stop_probing(self) -> None:
         """End the probes of failed backends."""
         probes = [upstream.probing for upstream in self.upstreams if upstream.probing is not None]

@@ -154,7 +154,7 @@ class _Handlers:
         self._gateway, self._passed = gateway, passed
 
     async def health(self, exchange: HttpExchange) -> None:
-        health = self._gateway.health
+        health = await self._gateway.health()
         await exchange.response.send_json(health, 200 if health["status"] == "ok" else 503)
 
     async def show_metrics(self, exchange: HttpExchange) -> None:

@@ -7,16 +7,16 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gbnf_server.backends.base import Backend, ModelInfo, Usage
+from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.anthropic_messages import Messages
@@ -44,7 +44,9 @@ _SCANNED_BODY = 256 * 1024  # bytes: searched for known tools in about a millise
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
 _OTHER_THREADS = 16
+_HEALTH_S = 0.5  # to ask backends whether they answer
 _Parsed = TypeVar("_Parsed")
+_Value = TypeVar("_Value")
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)  # of the histograms
 
@@ -100,6 +102,30 @@ class Metrics:
         return generate_latest(self.registry)
 
 
+class _Shared(Generic[_Value]):
+    """A question to the backends, whose answer all share who wait for it, for at most `limit_s`."""
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, _Value]], limit_s: float) -> None:
+        self._ask, self._limit_s = ask, limit_s
+        self._asking: asyncio.Task[_Value] | None = None
+
+    async def answer(self) -> _Value | None:
+        """Return the answer, None if there is none in time."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+            self._asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        with suppress(BackendError, TimeoutError):
+            async with asyncio.timeout(self._limit_s):
+                return await asyncio.shield(self._asking)
+        return None
+
+    async def cancel(self) -> None:
+        """Ask no longer."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
@@ -135,7 +161,8 @@ class Gateway:
         self.budget = MemoryBudget(self.limits.memory_bytes)
         self.is_draining = False
         self.open_requests = 0
-        self._asking: asyncio.Task[tuple[ModelInfo, int | None]] | None = None
+        self._facts = _Shared(upstreams.facts, self.limits.facts_s)
+        self._check = _Shared(upstreams.check, min(self.limits.facts_s, _HEALTH_S))
         self._tool_texts = ToolTexts()
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
         upstreams.on_usage = self._count_prompt
@@ -154,22 +181,17 @@ class Gateway:
 
     async def context_length(self) -> int | None:
         """Return the context length of the model in tokens, None if it is not known, or not soon."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self.upstreams.facts())
-            self._asking.add_done_callback(lambda done: done.cancelled() or done.exception())
-        with suppress(BackendError, TimeoutError):
-            async with asyncio.timeout(self.limits.facts_s):
-                return (await asyncio.shield(self._asking))[1]
-        return None
+        facts = await self._facts.answer()
+        return None if facts is None else facts[1]
 
-    @property
-    def health(self) -> dict[str, str]:
+    async def health(self) -> dict[str, str]:
         """Return the status "ok", or why requests are not answered: "draining", "unavailable", "stuck"."""
         if self.is_draining:
             return {"status": "draining"}
         for upstream in self.upstreams.upstreams:
             if problem := upstream.stuck():
                 return {"status": "stuck", "problem": f"{problem}. Restart the server."}
+        await self._check.answer()
         healthy = any(upstream.healthy for upstream in self.upstreams.upstreams)
         return {"status": "ok" if healthy else "unavailable"}
 
@@ -267,8 +289,8 @@ class Gateway:
 
     async def close(self) -> None:
         """End what runs in the background. The backends are their owner's."""
-        if self._asking is not None:
-            self._asking.cancel()
+        await self._facts.cancel()
+        await self._check.cancel()
         await self.upstreams.stop_probing()
         self._readers.shutdown(wait=False, cancel_futures=True)
 

@@ -26,6 +26,7 @@ from gbnf_server.system.errors import (
     ContextOverflowError,
     ServerResponseError,
 )
+from gbnf_server.web.limits import Limits
 from support.backends import FakeBackend, acomplete
 from support.gateways import ScriptedEngine, in_event_loop, until
 from support.server import Reply, scripted
@@ -108,6 +109,52 @@ async def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_th
         assert (await acomplete(upstreams, asking("one"))).text == "b", "a has no free place"
         gate.set()
         assert (await first).text == "a"
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (None, "ok"),
+        (DOWN, "unavailable"),
+        (ServerResponseError(503, "loading"), "unavailable"),
+        (AnswerTimeoutError("it is busy"), "ok"),
+    ],
+)
+@in_event_loop
+async def test_health_is_that_of_now(fault: BackendError | None, status: str) -> None:
+    class Probed(Fake):
+        async def probe(self) -> bool:
+            self.probes += 1
+            if fault is not None and not self.is_back:
+                raise fault
+            return True
+
+    fakes = [Probed("a"), Probed("b")]
+    async with playing(list(fakes)) as upstreams:
+        gateway = Gateway(ScriptedEngine(), upstreams, model="m")
+        assert (await gateway.health())["status"] == status
+        assert all(fake.probes for fake in fakes)
+        for fake in fakes:
+            fake.is_back = True
+        await until(lambda: all(upstream.healthy for upstream in upstreams.upstreams))
+        assert (await gateway.health())["status"] == "ok"
+
+
+@in_event_loop
+async def test_health_does_not_wait_for_a_server_that_hangs() -> None:
+    class Hanging(Fake):
+        async def probe(self) -> bool:
+            self.probes += 1
+            await asyncio.Event().wait()
+            return True
+
+    fake = Hanging("a")
+    async with playing([fake]) as upstreams:
+        gateway = Gateway(ScriptedEngine(), upstreams, model="m", limits=Limits(facts_s=0))
+        for _ in range(20):
+            assert (await gateway.health())["status"] == "ok"
+        assert fake.probes == 1
+        await gateway.close()
 
 
 @in_event_loop
