@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import socket
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -341,6 +342,22 @@ def closes_after_an_event(peer: Peer) -> None:
     peer.send(peer.event(CALL.replace(MARK, "")) if peer.streamed else b"")
 
 
+def _half_close(name: str, share: float) -> None:
+    """The beginning of the answer comes, and the end of the stream; the connection stays half open."""
+
+    def act(peer: Peer) -> None:
+        body = (_EVENTS if peer.streamed else _OK + b"\r\n") + peer.good()
+        peer.send(body[: int(len(body) * share)])
+        peer.connection.shutdown(socket.SHUT_WR)
+        peer.silence()
+
+    _add(name, act, answered=False)
+
+
+_half_close("half_closed", 0.0)
+_half_close("half_closed_in_the_answer", 0.5)
+
+
 # What it sends is no text.
 
 _PLACE = "\x01"
@@ -459,3 +476,18 @@ _cookie("cookie_of_latin_1", "a=\xe8; Path=/")
 _cookie("cookie_of_utf_8", "\xc3\xa8=\xc3\xa8")
 _cookie("cookie_with_a_line", "a=b\tc\x7f; expires=Wed, 21 Oct 99999999999999999999 07:28:00 GMT")
 _cookie("cookie_that_is_long", "a=" + "b" * 50_000)
+
+
+def schedule(names: Sequence[str]) -> Mode:
+    """Return a mode that does to each request what is next in the schedule, and then answers well."""
+    turns = iter(names)  # `next` of a list's iterator is atomic
+
+    def act(peer: Peer) -> None:
+        name = next(turns, None)
+        if name is None:
+            peer.answer(peer.good())
+        else:
+            MODES[name].act(peer)
+            raise ConnectionError("the schedule ends the connection")
+
+    return Mode("schedule", act, everywhere=True)

@@ -110,6 +110,7 @@ class OpenAICompatible(HttpBackend):
         self._prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
+        self._is_listed = False  # whether the server has listed its models
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ class OpenAICompatible(HttpBackend):
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return what is known of the model; see `Backend`. Many servers do not tell the context length."""
-        if self._context_length is None:
+        if self._context_length is None and not self._is_listed:
             with suppress(BackendError):  # whether the server answers is seen soon
                 await self._find_model()
         return self.info(), self._context_length
@@ -187,7 +188,7 @@ class OpenAICompatible(HttpBackend):
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
             raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
-        self._model = found["id"]
+        self._model, self._is_listed = found["id"], True
         if self._context_length is None:
             self._context_length = wire.parse_count(found.get("max_model_len")) or None
 

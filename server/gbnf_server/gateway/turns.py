@@ -23,12 +23,15 @@ class _Turn:
     message: Message
     texts: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
+    calls: list[Mapping[str, Any]] = field(default_factory=list)
 
     def whole(self) -> Message:
         """Return the message."""
         whole: Message = {**self.message, "content": _paragraphs(self.texts)}
         if self.reasoning:
             whole["reasoning_content"] = _paragraphs(self.reasoning)
+        if self.calls:
+            whole["tool_calls"] = self.calls
         return whole
 
 
@@ -70,8 +73,8 @@ class Turns:
         """Add a call of the model. A later call with the same id takes the results after it."""
         self._names[call_id] = name
         function = {"name": name, "arguments": arguments}
-        calls = self._joined("assistant").message.setdefault("tool_calls", [])
-        calls.append({"id": call_id, "type": "function", "function": function})
+        turn = self._joined("assistant")
+        turn.calls.append({"id": call_id, "type": "function", "function": function})
 
     def result(
         self, call_id: str, text: str, images: Sequence[Image] = (), param: str = "", name: str | None = None

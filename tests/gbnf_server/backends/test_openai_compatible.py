@@ -285,6 +285,14 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
             assert min(read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.cached_tokens) >= 0
 
 
+def test_a_length_that_the_server_does_not_tell_is_asked_for_once() -> None:
+    with scripted(**{"v1/models": [Reply(200, {"data": [{"id": "m"}]})]}) as script:
+        with OpenAICompatible(script.url, "plain") as client:
+            for _ in range(3):
+                assert asyncio.run(client.facts()) == (client.info(), None)
+        assert len(script.asked) == 1
+
+
 @given(listing=odd(models("m", "n", max_model_len=4096).body))
 def test_any_list_of_models_is_parsed_or_a_backend_error(listing: Any) -> None:
     with client("http://127.0.0.1:9") as backend:

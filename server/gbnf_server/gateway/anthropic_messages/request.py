@@ -86,6 +86,7 @@ _CONTENT: dict[str, type[reading.Content]] = {
     "document": _DocumentBlock,
 }
 
+_RESULTS: dict[str, type[reading.Content]] = {**_CONTENT, "tool_reference": _ToolReference}
 _BLOCKS: dict[str, dict[str, type[reading.Part]]] = {
     "user": {**_CONTENT, "tool_result": _ToolResultBlock},
     "assistant": {
@@ -123,8 +124,7 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
             case _ToolUseBlock(id=call_id, name=name, input=arguments):
                 turns.call(call_id, name, arguments)
             case _ToolResultBlock() as result:
-                kinds = {**_CONTENT, "tool_reference": _ToolReference}
-                text, images = reading.read_content(kinds, result.content or "", f"{at}.content")
+                text, images = reading.read_content(_RESULTS, result.content or "", f"{at}.content")
                 text = f"Error: {text}" if result.is_error else text
                 turns.result(result.tool_use_id, text, images, f"{at}.tool_use_id")
 

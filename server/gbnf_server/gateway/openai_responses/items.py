@@ -105,6 +105,9 @@ class _Encrypted(reading.Content):
         return ""
 
 
+_AGENT_CONTENT: dict[str, type[reading.Content]] = {**_CONTENT, "encrypted_content": _Encrypted}
+
+
 class _AgentMessage(reading.Part):
     """A message of another agent of the client."""
 
@@ -177,8 +180,7 @@ def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) 
                 )
                 turns.result(item.call_id, found)
         case _AgentMessage():
-            kinds = {**_CONTENT, "encrypted_content": _Encrypted}
-            text, images = reading.read_content(kinds, item.content, f"{path}.content")
+            text, images = reading.read_content(_AGENT_CONTENT, item.content, f"{path}.content")
             turns.user(f"Message from {item.author}:\n{text}", images)
         case _CallOutput():
             text, images = reading.read_content(_CONTENT, item.output, f"{path}.output")

@@ -65,7 +65,8 @@ class ResponseStore:
     def __init__(self, url: str = "", *, responses: int = 1000, size: int = 64 << 20) -> None:
         self.is_shared = bool(url)
         self._responses, self._size = responses, size
-        self._owner, self._reserve = "", nothing
+        self._owner = ""
+        self._reserve: Callable[[int], None] = nothing
         self._used: dict[str, Mapping[str, Mapping[str, Any]]] = {}
         self._database = _Database(url)
 
