@@ -46,20 +46,11 @@ class Limits:
 
 
 class MemoryBudget:
-    """The bytes that requests have reserved, of a total."""
+    """The bytes that requests have reserved, of a total. For any number of threads."""
 
     def __init__(self, total: int) -> None:
         self.total, self.reserved = total, 0
-        self._lock = Lock()
-
-    def add(self, size: int) -> None:
-        """Reserve more, from any thread. Raises HttpError (503) if it would be more than the total."""
-        with self._lock:
-            if self.reserved + size <= self.total:
-                self.reserved += size
-                return
-        problem = "the server holds too many large requests at present. Send this one again later."
-        raise HttpError(503, problem, "server_busy", retry_after=5)
+        self.lock = Lock()
 
     @contextmanager
     def share(self) -> Iterator[MemoryShare]:
@@ -68,19 +59,29 @@ class MemoryBudget:
         try:
             yield share
         finally:
-            self.add(-share.size)
+            with self.lock:
+                self.reserved -= share.size
+                share.is_returned = True
 
 
 class MemoryShare:
-    """What one request has reserved: `size` bytes."""
+    """What one request has reserved: `size` bytes. `is_returned`: its request has ended."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        self._budget, self.size = budget, 0
+        self._budget, self.size, self.is_returned = budget, 0, False
 
     def add(self, size: int) -> None:
         """Reserve more. Raises HttpError (503) if all requests together would take too much."""
-        self._budget.add(size)
-        self.size += size
+        budget = self._budget
+        with budget.lock:
+            if self.is_returned:  # a thread has not noticed yet
+                return
+            if budget.reserved + size <= budget.total:
+                budget.reserved += size
+                self.size += size
+                return
+        problem = "the server holds too many large requests at present. Send this one again later."
+        raise HttpError(503, problem, "server_busy", retry_after=5)
 
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)

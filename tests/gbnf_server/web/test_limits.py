@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.web.errors import HttpError
-from gbnf_server.web.limits import Limits, MemoryBudget, check_sizes, count_values, read_object
+from gbnf_server.web.limits import Limits, MemoryBudget, MemoryShare, check_sizes, count_values, read_object
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -118,3 +119,26 @@ def test_the_budget_is_kept_and_given_back(requests: list[list[int]]) -> None:
                         share.add(size)
                 assert budget.reserved == expected <= 100
         assert budget.reserved == 0
+
+
+def test_a_thread_that_goes_on_after_its_request_reserves_nothing() -> None:
+    budget = MemoryBudget(10**9)
+    shares = []
+
+    def reserve(share: MemoryShare) -> None:
+        for _ in range(1000):
+            share.add(3)
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(8):
+            with budget.share() as share:
+                pool.submit(reserve, share)
+                shares.append(share)
+    assert budget.reserved == 0
+    with budget.share() as share, ThreadPoolExecutor(4) as pool:
+        for _ in range(4):
+            pool.submit(reserve, share)
+        pool.shutdown()
+        assert budget.reserved == share.size == 12_000
+    shares[0].add(5)
+    assert budget.reserved == 0

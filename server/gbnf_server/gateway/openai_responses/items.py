@@ -367,7 +367,7 @@ def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:
             allowed = [
                 reading.read_part(_Named, tool, f"tool_choice.tools[{index}]").model_name
                 for index, tool in enumerate(tools)
-                if tool.get("type") not in _LEFT_OUT
+                if tool.get("type") not in {*_LEFT_OUT, _SEARCH}
             ]
             return ToolChoice(mode, tuple(allowed))
     raise AssertionError(value)
