@@ -137,17 +137,31 @@ def check_sizes(body: Mapping[str, Any], limits: Limits, size: int | None = None
 
     `size`: of the body in bytes, if known. Written as JSON again, no value is eight times as large.
     """
-    for field, most in (("messages", limits.messages), ("input", limits.messages), ("tools", limits.tools)):
+    for field, most in (("messages", limits.messages), ("input", limits.messages)):
         items = body.get(field)
         if isinstance(items, list) and len(items) > most:
             raise invalid_request(f"'{field}' has {len(items)} items; at most {most} are allowed.", field)
+    found = list(_tools(body))
+    if len(found) > limits.tools:
+        raise invalid_request(f"there are {len(found)} tools; at most {limits.tools} are allowed.", "tools")
     if size is not None and 8 * size <= limits.schema_bytes:
         return
-    tools = body.get("tools")
-    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
-        _check_size(f"tools[{index}]", tool, limits.schema_bytes)
+    for path, tool in found:
+        _check_size(path, tool, limits.schema_bytes)
     for field in _SCHEMAS:
         _check_size(field, body.get(field), limits.schema_bytes)
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the tools of a request and their paths, those that its items add, too."""
+    items = body.get("input")
+    parts = [("", body)]
+    parts += [(f"input[{at}].", item) for at, item in enumerate(items if isinstance(items, list) else ())]
+    for path, part in parts:
+        tools = part.get("tools") if isinstance(part, dict) else None
+        yield from (
+            (f"{path}tools[{at}]", tool) for at, tool in enumerate(tools if isinstance(tools, list) else ())
+        )
 
 
 def _check_size(path: str, value: Any, most: int) -> None:

@@ -86,6 +86,8 @@ def test_a_body_that_is_no_object_is_refused(body: bytes, message: str) -> None:
         ({"input": [{}] * 4}, "input"),
         ({"tools": [{}] * 3}, "tools"),
         ({"tools": [{}, {"a": "x" * 100}]}, r"tools[1]"),
+        ({"tools": [{}], "input": [{"tools": [{}]}, {"tools": [{}]}]}, "tools"),
+        ({"input": [3, {"tools": [{"a": "x" * 100}]}]}, "input[1].tools[0]"),
         ({"response_format": {"a": "x" * 100}}, "response_format"),
         ({"grammar": "x" * 101}, "grammar"),
     ],
