@@ -159,9 +159,8 @@ def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     parts += [(f"input[{at}].", item) for at, item in enumerate(items if isinstance(items, list) else ())]
     for path, part in parts:
         tools = part.get("tools") if isinstance(part, dict) else None
-        yield from (
-            (f"{path}tools[{at}]", tool) for at, tool in enumerate(tools if isinstance(tools, list) else ())
-        )
+        listed = tools if isinstance(tools, list) else []
+        yield from ((f"{path}tools[{at}]", tool) for at, tool in enumerate(listed))
 
 
 def _check_size(path: str, value: Any, most: int) -> None:

@@ -374,7 +374,7 @@ def test_variables_of_a_template(tmp_path: Path) -> None:
     asked = Request(RUN, template_variables={"tone": "<|end|>", "enable_thinking": True, "own": 2})
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
         prompt = loaded._template.prompt(asked)
-        assert loaded.info().template_variables == {"tone", "enable_thinking"}
+        assert loaded.info().template_variables == frozenset({"tone", "enable_thinking"})
     assert prompt.startswith("<|start|>U:S\n\nq\n" + TOLD)
     assert not prompt.endswith(("<|end|>", "!"))
 

@@ -65,8 +65,7 @@ def test_the_next_prompt_alone_is_evaluated_anew_where_prompts_are_forgotten() -
 
 def test_the_tokens_of_a_terminal_are_asked_for_once() -> None:
     grammar = Grammar.parse("root ::= <|end|> | <|other|>")
-    said = [completion("<|end|>")]
-    with scripted(completion=said, tokenize=[Reply(200, {"tokens": [3]})]) as script:
+    with scripted(completion=[completion("<|end|>")], tokenize=[Reply(200, {"tokens": [3]})]) as script:
         with hasty(script.url) as client:
             for _ in range(3):
                 client.complete(Request(ASK, grammar=grammar))

@@ -286,7 +286,8 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
 
 
 def test_a_length_that_the_server_does_not_tell_is_asked_for_once() -> None:
-    with scripted(**{"v1/models": [Reply(200, {"data": [{"id": "m"}]})]}) as script:
+    answers: dict[str, list[Any]] = {"v1/models": [Reply(200, {"data": [{"id": "m"}]})]}
+    with scripted(**answers) as script:
         with OpenAICompatible(script.url, "plain") as client:
             for _ in range(3):
                 assert asyncio.run(client.facts()) == (client.info(), None)

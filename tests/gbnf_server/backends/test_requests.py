@@ -55,8 +55,8 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 @pytest.mark.parametrize("kind", ["here", "llama-server", "vllm", "ollama"])
 @pytest.mark.parametrize("seconds", [0.0, 1e-9])
 def test_no_time_is_no_answer(here: InProcess, kind: str, seconds: float) -> None:
-    models = Reply(200, {"data": [{"id": "m"}]})
-    with scripted(completion=[completion("a")], **{"v1/models": [models]}) as script:
+    answers: dict[str, list[Any]] = {"v1/models": [Reply(200, {"data": [{"id": "m"}]})]}
+    with scripted(completion=[completion("a")], **answers) as script:
         backends: dict[str, Any] = {
             "here": here,
             "llama-server": LlamaServer(script.url),
