@@ -143,7 +143,7 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
     """Generate one call in turn by all rows, round by round; an extra round first fills the cache."""
     model = backend._model  # noqa: SLF001  # its tokenizer
     request = Request(job.messages, grammar, max_tokens=400)
-    choices = Choices(backend, backend.count_tokens(request))
+    choices = Choices(backend, asyncio.run(backend.count_tokens(request)))
     choices.script = [*model.tokenize(job.text, special=False), min(model.end_tokens)]
     best: dict[str, tuple[float, Completion, int, int]] = {}
     with choices.applied():

@@ -60,7 +60,7 @@ class Known(RequestBackend):
         """See `Backend`."""
         return 1 << 20
 
-    def count_tokens(self, request: Request) -> int:
+    async def count_tokens(self, request: Request) -> int:
         """See `Backend`."""
         return sum(len(str(message["content"])) for message in request.messages) // 4
 
