@@ -19,6 +19,7 @@ the calls. A call that comes out as another text is reported and not counted.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import tempfile
