@@ -155,7 +155,8 @@ class _Search:
                     raise others from None
 
     def _try(self, case: Any) -> None:
-        if time.monotonic() > self._end + (_SHRINKING_S if self.new else 0.0):
+        # a target that has not been tried yet has its turn, however late
+        if self._tally.tried and time.monotonic() > self._end + (_SHRINKING_S if self.new else 0.0):
             raise _TimeIsUp
         self._tally.tried += 1
         outcome = self._outcome(case)
