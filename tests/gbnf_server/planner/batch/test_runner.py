@@ -377,9 +377,9 @@ def test_other_tools_settings_and_requests_of_the_same_name_are_refused(
 ) -> None:
     run(looks, tmp_path, Script(LOOKING))
     changed = (replace(looks[0], descriptions={"en": "Another."}), *looks[1:])
-    with pytest.raises(RunLogError, match="other tools, other settings or another model"):
+    with pytest.raises(RunLogError, match="other tools, settings, another model or version"):
         run(changed, tmp_path, Script({}))
-    with pytest.raises(RunLogError, match="other tools, other settings or another model"):
+    with pytest.raises(RunLogError, match="other tools, settings, another model or version"):
         run(looks, tmp_path, Script({}), max_tokens=65)
     with pytest.raises(RunLogError, match="'r1' differs"):
         run(looks, tmp_path, Script({}), [BatchRequest("r1", "something else")])
