@@ -34,7 +34,8 @@ _COMMON = {
 }  # fmt: skip
 _MARKS = {"[": "(?:", "(": "(?:", "]": ")?"}
 _LONGEST = 20_000  # characters of a pattern: references multiply
-_DOT = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*\]|\.", re.DOTALL)
+_DEEPEST = 100  # rules inside rules
+_DOT = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*+(?:\]|\Z)|[.()]", re.DOTALL)
 _DOT_ALL = re.compile(r"\(\?[a-z]*s")
 
 
@@ -69,7 +70,12 @@ def lark_pattern(grammar: str) -> str:
 
 
 def whole_pattern(expression: str) -> str:
-    """Return the pattern of the texts that a regular expression matches as a whole, as Lark means it."""
+    """Return the pattern of the texts that a regular expression matches as a whole, as Lark means it.
+
+    Raises GrammarError for one that is invalid or too large.
+    """
+    if len(expression) > _LONGEST:
+        raise GrammarError(f"the regular expression is larger than {_LONGEST} characters")
     return f"^{_group(expression)}$"
 
 
@@ -99,6 +105,14 @@ def _escaped(quoted: str) -> str:
 
 def _group(expression: str, flags: str = "") -> str:
     """Return a regular expression as a group, in which only a line feed is no `.`."""
+    depth = 0
+    for token in _DOT.finditer(expression):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if depth < 0 or (token[0][0] == "[" and (len(token[0]) == 1 or token[0][-1] != "]")):
+            depth = -1
+            break
+    if depth:  # "a)|(b" would be no group
+        raise GrammarError(f"the brackets of {expression[:40]!r} do not match")
     if "s" not in flags and not _DOT_ALL.search(expression):
         expression = _DOT.sub(lambda found: r"[^\n]" if found[0] == "." else found[0], expression)
     return f"(?{flags}:{expression})"
@@ -109,14 +123,16 @@ def _expanded(name: str, rules: dict[str, list[str]], known: dict[str, str | Non
     if name not in rules:
         raise GrammarError(f"the Lark grammar has no rule {name!r}")
     if name not in known:
+        if sum(pattern is None for pattern in known.values()) == _DEEPEST:
+            raise GrammarError(f"the Lark grammar has more than {_DEEPEST} rules inside each other")
         known[name] = None
-        pieces = (
-            _expanded(each, rules, known) if isinstance(each, _Reference) else each for each in rules[name]
-        )
-        known[name] = f"(?:{''.join(pieces)})"
+        joined = ""
+        for each in rules[name]:
+            joined += _expanded(each, rules, known) if isinstance(each, _Reference) else each
+            if len(joined) > _LONGEST:
+                raise GrammarError(f"the Lark grammar is larger than {_LONGEST} characters of a pattern")
+        known[name] = f"(?:{joined})"
     pattern = known[name]
     if pattern is None:
         raise GrammarError(f"the rule {name!r} of the Lark grammar is recursive")
-    if len(pattern) > _LONGEST:
-        raise GrammarError(f"the Lark grammar is larger than {_LONGEST} characters of a pattern")
     return pattern

@@ -1,9 +1,9 @@
 """Build the messages of a conversation from the parts in which APIs give it.
 
 Chat templates expect one system message, which comes first, and turns of user and assistant that alternate.
-So the system texts before the first turn are one message, later ones are part of a user's turn, and
-consecutive parts of one side are one message. Results of tools follow the assistant's message with their
-calls.
+So the system texts before the first turn are one message, later ones are part of a user's turn unless the API
+has a role for them, and consecutive parts of one side are one message. Results of tools follow the
+assistant's message with their calls.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class _Turn:
 
 
 class Turns:
-    """Messages, part by part."""
+    """Messages, part by part. `keeps_system`: whether system texts after the first turn keep their role."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_system: bool = False) -> None:
+        self._keeps_system = keeps_system
         self._turns: list[_Turn] = []
         self._names: dict[str, str] = {}
 
@@ -49,7 +50,7 @@ class Turns:
 
     def system(self, text: str) -> None:
         """Add instructions."""
-        if self._turns and self._turns[-1].message["role"] != "system":
+        if self._turns and self._turns[-1].message["role"] != "system" and not self._keeps_system:
             self.user(text)
         else:
             self._joined("system").texts.append(text)

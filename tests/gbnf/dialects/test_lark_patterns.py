@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,26 @@ def test_texts_of_a_grammar(grammar: str, texts: list[str], others: list[str]) -
 def test_what_no_pattern_expresses_is_named(grammar: str, words: str) -> None:
     with pytest.raises(GrammarError, match=words):
         lark_pattern(grammar)
+
+
+@pytest.mark.parametrize("expression", ["a)|(b", "(a", "[a", "[", "a" * 30_000])
+def test_an_expression_that_is_no_group_is_refused(expression: str) -> None:
+    with pytest.raises(GrammarError):
+        whole_pattern(expression)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["[", "(", "[^", "\\", "a|", "[]"])
+def test_hostile_expressions_take_linear_work(unit: str) -> None:
+    for grammar in (f"start: /{unit * 100_000}/", f"start: {'a ' * 50_000}\na: /{unit * 5000}/"):
+        with suppress(GrammarError):
+            lark_pattern(grammar)
+
+
+def test_rules_inside_each_other_are_limited() -> None:
+    rules = "".join(f'r{number}: "a" r{number + 1}\n' for number in range(2000))
+    with pytest.raises(GrammarError, match="inside each other"):
+        lark_pattern(f'start: r0\n{rules}r2000: "b"')
 
 
 @given(st.text(max_size=40))

@@ -82,7 +82,6 @@ def test_texts_and_calls_keep_their_order_in_turns_that_alternate(given_: list[d
     assert parsed.ignored == ((NOT_CONTINUED,) if given_[-1]["role"] == "assistant" else ())
     made = parsed.request.messages
     roles = [message["role"] for message in made]
-    assert "system" not in roles[1:]
     assert not [role for role, after in itertools.pairwise(roles) if role == after != "tool"]
     texts = [text for message in given_ if (text := said(message["content"]))]
     assert "\n\n".join(message["content"] for message in made if message["content"]) == "\n\n".join(texts)
@@ -94,6 +93,13 @@ def test_texts_and_calls_keep_their_order_in_turns_that_alternate(given_: list[d
         for message in given_
         for call in message.get("tool_calls", ())
     ]
+
+
+def test_instructions_in_a_conversation_keep_their_role() -> None:
+    said_ = [("system", "S"), ("user", "U"), ("assistant", "A"), ("developer", "in French"), ("user", "V")]
+    parsed = parse(messages=[{"role": role, "content": content} for role, content in said_])
+    made = [(message["role"], message["content"]) for message in parsed.request.messages]
+    assert made == [(role.replace("developer", "system"), content) for role, content in said_]
 
 
 @given(value=json_values, key=strings)

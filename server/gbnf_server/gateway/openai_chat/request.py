@@ -235,7 +235,7 @@ def _request(body: _ChatBody) -> chat.ChatRequest:
     options = body.chat_template_kwargs or _TemplateOptions()
     thinking = options.thinking if options.enable_thinking is None else options.enable_thinking
     stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    turns = Turns()
+    turns = Turns(keeps_system=True)
     for index, message in enumerate(body.messages):
         _add_message(turns, message, f"messages[{index}]")
     return chat.ChatRequest(
