@@ -59,7 +59,7 @@ def misspelt_keywords(tool: str, schema: Any) -> Iterator[Finding]:
 def _no_null(tool: str, pointer: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding where null is meant to be allowed, and is not."""
     declared, listed = schema.get("type", ()), schema.get("enum")
-    types = [declared] if isinstance(declared, str) else [*declared]
+    types = [declared] if isinstance(declared, str) else [*declared] if isinstance(declared, list) else []
     is_nullable = "null" in types
     if schema.get("nullable") is True and declared and not is_nullable:
         reason = f"a keyword of OpenAPI without effect here. To allow null, write type = {[*types, 'null']}."
