@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Literal as OneOf
@@ -324,6 +324,7 @@ class _Linter:
         suffixes = {id(expr): suffix for suffix, _, expr in self._reader.repetitions}
         ends: dict[str, set[tuple[str, bool]]] = {}  # what may end a rule, and whether it may be left out
         found = [self._rules.root]
+        known = {*found}
         for name in found:
             ends[name] = set()
             pending = [(self._rules.productions[name], False)]
@@ -334,7 +335,9 @@ class _Linter:
                     case Ref(end):
                         ends[name].add((end, is_optional))
                     case Alt(items):
-                        pending += [(item, is_optional or _extends(item, items)) for item in items]
+                        begins = {_parts(item) for item in items}
+                        lengths = {len(begin) for begin in begins}
+                        pending += [(item, is_optional or _extends(item, begins, lengths)) for item in items]
                     case Seq(items):
                         for item in reversed(items):
                             pending.append((item, is_optional))
@@ -345,7 +348,9 @@ class _Linter:
                             pending.append((item, is_optional or minimum < maximum))
                         elif id(expr) in suffixes:
                             self._mark("G301", suffixes.pop(id(expr)))
-            found += sorted({end for end, _ in ends[name]} - {*found})
+            new = {end for end, _ in ends[name]} - known
+            found += sorted(new)
+            known |= new
         for component in strong_components({name: [end for end, _ in ends[name]] for name in found}):
             for name in component:
                 if any(is_optional and end in component for end, is_optional in ends[name]):
@@ -366,10 +371,10 @@ def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [child for child in tree.children if isinstance(child, Tree)]
 
 
-def _extends(item: Expr, others: Sequence[Expr]) -> bool:
+def _extends(item: Expr, begins: Container[tuple[Expr, ...]], lengths: Iterable[int]) -> bool:
     """Return whether an alternative begins with another one as a whole."""
     parts = _parts(item)
-    return any(parts[: len(begin)] == begin for begin in map(_parts, others) if len(begin) < len(parts))
+    return any(length < len(parts) and parts[:length] in begins for length in lengths)
 
 
 def _parts(expr: Expr) -> tuple[Expr, ...]:

@@ -93,6 +93,7 @@ TABLE = [
     ("G301", 'root ::= "{}" ws\nws ::= | " " ws', "ws"),
     ("G301", 'root ::= item\nitem ::= "a" item | "a"', "item"),
     ("G301", 'root ::= a\na ::= "x" b?\nb ::= "y" a?', "a"),
+    ("G301", 'root ::= item\nitem ::= "a" [b] item | "c" | "a" [b] | "a"', "item"),
     ("G302", "root ::= [a-z]?", "root"),
     ("G303", 'root ::= [^é] "x"', "[^é]"),
 ]  # fmt: skip
