@@ -78,7 +78,7 @@ class RunPolicy:
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$"
 LONGEST_NAME = 64
-"""The characters of a name that every API accepts."""
+"""The characters of a name that every API accepts, and so of the names of tools of MCP servers."""
 RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})
 """The names of the built-in tools, which no other tool may have."""
 
@@ -170,12 +170,12 @@ def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(name, f"/requires_one_of/{index}", "requires_one_of", "undeclared", reason)
 
 
-def valid_name(name: str) -> str:
+def valid_name(name: str, longest: int = 128) -> str:
     """Return the name of a tool of another program, with "_" for what a name cannot contain."""
-    if re.fullmatch(NAME_PATTERN, name) and len(name) <= LONGEST_NAME:
+    if re.fullmatch(NAME_PATTERN, name) and len(name) <= longest:
         return name
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
-    return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:LONGEST_NAME]
+    return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:longest]
 
 
 def json_like(value: Any) -> Any:

@@ -82,10 +82,11 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a tool is described: a file, and the path inside it."""
+    """Where a tool is described: a file, the path inside it, and the tool's name there."""
 
     path: Path
     key: str
+    name: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.key}" if self.key else str(self.path)
@@ -177,7 +178,7 @@ class _SourceReader:
                 described_tool(source["function"], self._named),
                 path,
                 f"{key}.function".removeprefix("."),
-                named=True,
+                given=source["function"].get("name"),
             )
         elif "args" in source:
             self._add(Tool.from_mapping(source), path, key)
@@ -185,14 +186,13 @@ class _SourceReader:
             isinstance(source.get("name"), str)
             and source.get("type", "function") == "function"  # without parameters
         ):
-            self._add(described_tool(source, self._named), path, key, named=True)
+            self._add(described_tool(source, self._named), path, key, given=source.get("name"))
         elif isinstance(source.get("title"), str) and not isinstance(source.get("name"), str):
             schema = {name: value for name, value in source.items() if name != "description"}
             text = source.get("description", "")
             title = re.sub(r"\W+", "_", source["title"].strip(), flags=re.ASCII)
-            self._add(
-                build_tool(self._named(title), _text(text), schema, run={}, extra={}), path, key, named=True
-            )
+            tool = build_tool(self._named(title), _text(text), schema, run={}, extra={})
+            self._add(tool, path, key, given=source["title"])
         elif (
             isinstance(kind := source.get("type"), str)
             and kind not in {"function", *TYPES}
@@ -211,10 +211,11 @@ class _SourceReader:
             return valid_name(name) if name.strip() else name
         return self.prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
-    def _add(self, tool: Tool, path: Path, key: str, *, named: bool = False) -> None:
-        origin = _Origin(path, key)
+    def _add(self, tool: Tool, path: Path, key: str, *, given: str | None = None) -> None:
+        """Add a tool, which is renamed already if `given` is its name in the source."""
+        origin = _Origin(path, key, given or tool.name)
         if self.prefix is not None:
-            if not named:
+            if given is None:
                 name = self._named(tool.name)
                 findings = tuple(replace(finding, tool=name) for finding in tool.findings)
                 tool = replace(tool, name=name, findings=findings)
@@ -222,7 +223,7 @@ class _SourceReader:
                 hint = "Give a prefix of letters, digits, '_' and '-': 64 characters in all."
                 raise ManifestError(path, "name", tool.name, "APIs do not accept the name", hint)
         other, first = self.tools.setdefault(tool.name, (tool, origin))
-        if other is not tool and other != tool:
+        if other is not tool and (other != tool or first.name != origin.name):
             problem = f"another tool has the same name: {first}"
             hint = "Rename one of the two, or load one of the sources with a prefix."
             self.errors.append(ManifestError(path, f"{key}.name".removeprefix("."), tool.name, problem, hint))

@@ -177,7 +177,8 @@ def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | N
         for tool in tools:
             clashes = counts[tool] > 1 or tool in RESERVED_NAMES
             parts = [prefix, server if clashes else None, tool]
-            name = _distinct(valid_name("_".join(part for part in parts if part)), taken)
+            name = valid_name("_".join(part for part in parts if part), LONGEST_NAME)
+            name = _distinct(name, taken)
             taken.add(name)
             names.append(name)
         resolved.append(names)

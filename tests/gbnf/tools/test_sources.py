@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from gbnf import Tool, compile_pool, load_tools, tool
 from gbnf.errors import BrokenManifestsError
+from gbnf.tools.manifest_checks import NAME_PATTERN, RESERVED_NAMES
 from support.effort import scaled
 from support.json_values import SIMPLE, nested
 
@@ -167,8 +168,33 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
 @example("_")
 def test_a_name_of_another_program_becomes_valid(name: str) -> None:
     [loaded] = load_tools({**MCP, "name": name}) if name != "final_answer" else load_tools(MCP)
-    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", loaded.name)
+    assert re.fullmatch(NAME_PATTERN, loaded.name)
     assert load_tools({**MCP, "name": loaded.name}) == (loaded,)
+
+
+@given(st.from_regex(NAME_PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED_NAMES))
+@example("a" * 128)
+@example("a.b" * 40)
+def test_a_valid_name_is_kept(name: str) -> None:
+    assert load_tools({**MCP, "name": name})[0].name == name
+
+
+@given(st.lists(st.text("ab ._/日本1-", min_size=1).filter(str.strip), min_size=2, max_size=4, unique=True))
+@example(["日本", "中国"])
+@example(["a b", "a_b"])
+@example(["/" + "a" * 200, "/" + "a" * 201])
+def test_two_tools_never_become_one(names: list[str]) -> None:
+    for prefix in (None, "x_"):
+        try:
+            loaded = load_tools([{**MCP, "name": name} for name in names], prefix=prefix)
+        except BrokenManifestsError:
+            continue
+        assert len({each.name for each in loaded}) == len(names)
+
+
+def test_names_that_become_equal_are_an_error() -> None:
+    with pytest.raises(BrokenManifestsError, match="another tool has the same name"):
+        load_tools([{**MCP, "name": "a b"}, {**MCP, "name": "a_b"}])
 
 
 def test_a_prefix_that_no_api_accepts() -> None:
