@@ -19,17 +19,24 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 REPAIR_LIMIT = 32_000
 _NOT_REPAIRED = ("duplicate key", "surrogate")
 
-_SPECIAL = re.compile(r'["\'{}\[\]()]|//|/\*|#')
+_SPECIAL = re.compile(r'\\"|["“\'‘{}\[\]()]|//|/\*|#')
 _PAIRS = {"}": "{", "]": "[", ")": "("}
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
-_STRING_END = {'"': re.compile(r'"|\\'), "'": re.compile(r"'|\\")}
+_CLOSING = CLOSERS | {"“": "”", "‘": "’", "\\": '\\"'}
+_STRING_END = {sign: re.compile(rf"({end})|\\.", re.DOTALL) for sign, end in ('""', "''", "“”", "‘’")}
+_STRING_END['\\"'] = re.compile(r'(\\")|\\\\(?:\\.|.)', re.DOTALL)  # each quote of the object is escaped
+_QUOTES = "\"'”’"
 _BEFORE_TEXT = "{[(,:="
 _PUNCTUATION = re.compile(r"([,:])")
-_AROUND_WORD = " \t\r\n“”"
-_ADJACENT = {(before, after) for before in '"}]' for after in '"{['}  # between them, a comma may be missing
+_ADJACENT = {(before, after) for before in '"}]el0123456789' for after in '"{['}  # a comma may be missing
+_UNCLEAR = re.compile(r"""[“”‘„«»`]|['’]$|//|(?m:^[ \t]*<[/|])|(?<!\S)(?:\.\.\.|…)(?!\S)""")
+_END_TAG = re.compile(r"<[/|]")
+_LETTERS = {r"\b", r"\f", r"\n", r"\r", r"\t", r"\u"}
+_ESCAPED = re.compile(r'\\(["\\])')
 _CONSTANTS = {"true": "true", "false": "false", "null": "null", "none": "null"}
-_PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[xUNa])")
-_ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|\\|(?=")""")
+_PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|N\{|a(?![a-zA-Z])))")
+_ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(['’”])|\\|(?=")""")
+_WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\[^\\]\S*")
 
 
 class Extent(NamedTuple):
@@ -97,7 +104,7 @@ def load_complete(text: str) -> Any:
 
 def closing(opened: str) -> str:
     """Return the text that closes the brackets and the quote in `opened`."""
-    return "".join(CLOSERS.get(sign, sign) for sign in reversed(opened))
+    return "".join(_CLOSING.get(sign, sign) for sign in reversed(opened))
 
 
 def _repaired(text: str, truncated: bool) -> Loaded:
@@ -105,7 +112,7 @@ def _repaired(text: str, truncated: bool) -> Loaded:
         raise InvalidJsonError("it is invalid JSON, and only objects and arrays are repaired")
     if len(text) > REPAIR_LIMIT:
         raise InvalidJsonError(f"it is invalid JSON of more than {REPAIR_LIMIT} characters")
-    parts = list(_parts(text))
+    parts = list(_parts(text, truncated))
     repairs = (Repair("json", "read it in spite of its punctuation"),)
     try:
         return Loaded(parse_json(_punctuated(parts), control_characters=True), repairs)
@@ -116,33 +123,53 @@ def _repaired(text: str, truncated: bool) -> Loaded:
     return Loaded(parse_json(_punctuated(complete), control_characters=True), repairs)
 
 
-def _parts(text: str) -> Iterator[str]:
-    """Yield the brackets, commas, colons and, as JSON, the strings, numbers and words of a text."""
+def _parts(text: str, truncated: bool) -> Iterator[str]:
+    """Yield the brackets, commas, colons and, as JSON, the strings, numbers and words of a text.
+
+    If `truncated`, an end tag ends it.
+    """
     end = 0
     stack: list[str] = []
     for token in _tokens(text, 0, stack):
-        yield from _words(text[end : token.start])
+        before = text[end : token.start]
+        if truncated and (tag := _END_TAG.search(before)):
+            yield from _words(before[: tag.start()])
+            return
+        yield from _words(before)
+        if token.sign in _STRING_END and token.start == end and text[end - 1] in _QUOTES:
+            raise InvalidJsonError("two strings without a space between them may be one")
         end = token.end
         if token.sign in _STRING_END:
-            yield _string(text[token.start + 1 : end - 1])
+            inside = text[token.start + len(token.sign) : end - len(token.sign)]
+            if token.sign == '\\"' and '"' in _ESCAPED.sub("", inside):
+                raise InvalidJsonError("not every quote is escaped")
+            yield _string(inside, token.sign)
         elif token.sign in _PAIRS or token.sign in CLOSERS:
             yield token.sign
-    before, quote, rest = text[end:].partition(stack[-1] if stack and stack[-1] in _STRING_END else "\0")
+    opened = stack[-1] if stack and stack[-1] not in CLOSERS else "\0"
+    if opened != "\0" and not truncated:
+        raise InvalidJsonError(f"the quote {opened} is not closed")
+    before, quote, rest = text[end:].partition('\\"' if opened == "\\" else opened)
+    if truncated and (tag := _END_TAG.search(before)):
+        before, quote = before[: tag.start()], ""
     yield from _words(before)
     if quote:
-        yield _string(rest)
+        yield _string(rest, quote)
 
 
 def _words(text: str) -> Iterator[str]:
     for part in _PUNCTUATION.split(text):
-        word = part.strip(_AROUND_WORD)
+        word = part.strip()
         if word in (",", ":"):
             yield word
-        elif "//" in word:
-            raise InvalidJsonError(f"{word[:80]!r} may be a text or have a comment")
-        elif word:
-            text = _CONSTANTS.get(word.casefold()) or _number(word) or json.dumps(word, ensure_ascii=False)
-            yield f" {text} "  # with spaces, since no comma is missing beside a word
+        elif _UNCLEAR.search(word) or (len(word.split()) > 1 and all(map(_scalar, word.split()))):
+            raise InvalidJsonError(f"{word[:80]!r} has more than one reading")
+        elif word:  # with spaces, since no comma is missing beside it, except after a scalar
+            yield f" {_scalar(word) or json.dumps(word, ensure_ascii=False) + ' '}"
+
+
+def _scalar(word: str) -> str | None:
+    return _CONSTANTS.get(word.casefold()) or _number(word)
 
 
 def _number(word: str) -> str | None:
@@ -154,10 +181,20 @@ def _number(word: str) -> str | None:
         return None
 
 
-def _string(inside: str) -> str:
-    """Return a string as JSON; an escape that JSON does not have stands for itself, unless Python has it."""
+def _string(inside: str, quote: str) -> str:
+    """Return a string as JSON; an escape that JSON does not have stands for itself, unless Python has it.
+
+    In a path of Windows with such an escape, no other one can be JSON's. After the quote `\\"`, quotes and
+    backslashes are escaped once more.
+    """
+    if quote == '\\"':
+        inside = _ESCAPED.sub(r"\1", inside)
     if escape := _PYTHON_ESCAPE.search(inside):
         raise InvalidJsonError(f"the escape {escape[1]} is not JSON's")
+    for path in _WINDOWS_PATH.findall(inside):
+        escapes = {escape[0][:2] for escape in _ESCAPE.finditer(path)}
+        if "\\" in escapes and escapes & _LETTERS:
+            raise InvalidJsonError(f"the backslashes of {path[:80]!r} have more than one reading")
     return '"' + _ESCAPE.sub(lambda escape: escape[1] or escape[2] or "\\" + escape[0], inside) + '"'
 
 
@@ -192,12 +229,15 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
     while found := _SPECIAL.search(text, at):
         sign, begin, at = found.group(), found.start(), found.end()
         match sign:
-            case '"' | "'":
-                if sign == "'" and not python and _before(text, begin) not in _BEFORE_TEXT:
+            case "“" | "‘" if python:
+                continue
+            case '"' | "'" | "“" | "‘" | '\\"':
+                if sign in "'‘" and not python and _before(text, begin) not in _BEFORE_TEXT:
                     continue
+                sign = '"' if python and sign != "'" else sign
                 end = _string_end(text, at, sign)
                 if end is None:
-                    stack.append(sign)
+                    stack.append(sign[0])
                     return
                 at = end
             case "{" | "[" | "(":
@@ -231,7 +271,7 @@ def _before(text: str, at: int) -> str:
 
 def _string_end(text: str, at: int, quote: str) -> int | None:
     while found := _STRING_END[quote].search(text, at):
-        if found.group() == quote:
-            return found.end()
-        at = found.end() + 1
+        at = found.end()
+        if found[1]:
+            return at
     return None

@@ -77,7 +77,7 @@ def location_of(name: str, context: ReaderContext) -> Location:
 
 _STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\\])*(?P=quote)""", re.DOTALL)
 _GEMMA_STRING = re.compile(r'(?P<mark><\|"\|>|<escape>)(?P<text>.*?)(?:(?P=mark)|\Z)', re.DOTALL)
-_GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'{}\[\],:]++)(?=\s*:)"
+_GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'“”‘’\\{}\[\],:]++)(?=\s*:)"
 _GEMMA = re.compile(
     rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -86,6 +87,28 @@ def damaged(kind: str, text: str, marks: list[str], data: st.DataObject) -> str:
     at = data.draw(st.sampled_from([found.start() for found in re.finditer(re.escape(mark), text)]))
     again = mark + data.draw(st.sampled_from(["", " ", "\n"])) + mark if kind == "doubled" else ""
     return text[:at] + again + text[at + len(mark) :]
+
+
+JSON_SYNTAXES = ("tool_calls", "bare", "openai", "tagged", "mistral", "call")
+QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"')
+
+
+@given(st.sampled_from(JSON_SYNTAXES), arguments)
+def test_curly_quotes_are_quotes(syntax: Any, made: dict[str, Any]) -> None:
+    text = QUOTED.sub(r"“\1”", render_tool_calls([ToolCall("call_1", "write_file", made)], syntax))
+    result = parse_tool_calls(text, TOOLS)
+    assert isinstance(result, ToolCalls)
+    assert [call.arguments for call in result.calls] == [made], text
+
+
+@given(arguments)
+def test_the_quotes_of_arguments_may_be_curly_or_escaped(made: dict[str, Any]) -> None:
+    written = json.dumps(made)
+    for damaged_one in (QUOTED.sub(r"“\1”", written), json.dumps(written)[1:-1]):
+        for text in ('<tool_call>{"name": "write_file", "arguments": %s}', "[TOOL_CALLS]write_file[ARGS]%s"):
+            result = parse_tool_calls(text % damaged_one, TOOLS)
+            assert isinstance(result, ToolCalls)
+            assert [call.arguments for call in result.calls] == [made], damaged_one
 
 
 @given(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
@@ -77,6 +78,11 @@ def test_strict_json_is_never_repaired(value: Any) -> None:
         ("[NaN]", ["NaN"]),
         ('{"a": [1, 2', {"a": [1, 2]}),
         ('{"a": {"a": "a: 1"}, "b": [{"a": 1}],}', {"a": {"a": "a: 1"}, "b": [{"a": 1}]}),
+        ('{"t": [“a, b”, “42”], “o”: ‘null’}', {"t": ["a, b", "42"], "o": "null"}),
+        ('[‘it\\’s’, “say "]"”, don’t]', ["it’s", 'say "]"', "don’t"]),
+        ('{"a": 3 "b": true\n "c": [1 [2]]}', {"a": 3, "b": True, "c": [1, [2]]}),
+        (r'{\"a\": \"say \\\"hi\\\"\\n\", "b": \"\\\\\"}', {"a": 'say "hi"\n', "b": "\\"}),
+        (r'["C:\Users\me\x.txt", "C:\apps", "\d+\n"]', [r"C:\Users\me\x.txt", r"C:\apps", "\\d+\n"]),
     ],
 )
 def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
@@ -86,16 +92,19 @@ def test_a_repaired_value_names_its_repairs(text: str, value: Any) -> None:
     assert found.repairs[0].detail
 
 
-DAMAGE = ("trailing comma", "single quotes", "comment", "end", "commas", "breaks")
+DAMAGE = (
+    "trailing comma", "single quotes", "comment", "end", "commas", "every comma", "breaks", "“”", "‘’",
+    "escaped",
+)  # fmt: skip
+EXACT = ("“”", "‘’", "escaped")
 
 
 @given(st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1, max_size=3), st.data())
 def test_repaired_json_is_the_value_or_an_error(value: dict[str, Any], data: st.DataObject) -> None:
     """Quotes, commas, comments and the last brackets may be wrong: what is between them is kept."""
     written = json.dumps(value, ensure_ascii=False)
-    damage = data.draw(
-        st.sampled_from(["trailing comma", "single quotes", "comment", "end", "commas", "breaks"])
-    )
+    damage = data.draw(st.sampled_from(DAMAGE))
+    parts = re.split(r'"((?:\\.|[^"\\])*)"', written)  # every second one is the inside of a string
     if damage == "trailing comma":
         written = written[:-1] + ",}"
     elif damage == "single quotes":
@@ -106,14 +115,50 @@ def test_repaired_json_is_the_value_or_an_error(value: dict[str, Any], data: st.
         written = written.rstrip("]}")
     elif damage == "commas":
         written = written.replace('", ', '" ')
+    elif damage == "every comma":
+        written = "".join(f'"{part}"' if at % 2 else part.replace(",", "") for at, part in enumerate(parts))
+    elif damage in ("“”", "‘’"):
+        assume(not set(written) & set("“”‘’"))
+        written = "".join(damage[0] + part + damage[1] if at % 2 else part for at, part in enumerate(parts))
+    elif damage == "escaped":
+        written = json.dumps(written, ensure_ascii=False)[1:-1]
     else:
         written = written.replace("\\n", "\n") if "\\\\" not in written else written
         written = written[:-1] + ",}"
     try:
         found = load(written).value
     except InvalidJsonError:
+        assert damage not in EXACT, written
         return
     assert json.dumps(found) == json.dumps(value), written
+
+
+@given(st.lists(st.text("abfnrtuxUN0dé. ", min_size=1, max_size=9), min_size=1, max_size=4))
+@example(["Users", "new"])
+@example(["x41", "U0001F600", "apps"])
+def test_a_path_of_windows_is_kept_or_refused(names: list[str]) -> None:
+    assume(names[0][0] not in "bfnrtu" and all(name.strip() == name for name in names))
+    path = "\\".join(["C:", *names])
+    try:
+        found = load(f'["in {path}",]').value
+    except InvalidJsonError:
+        return
+    if " " not in path:
+        assert found == [f"in {path}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "x", "n": 3\n</tool_call>', {"a": "x", "n": 3}),
+        ('{"a": "x", "n": tr\n</tool_call>\nDone, "a"', {"a": "x", "n": "tr"}),
+        ('{"t": [3</tool_call>\nHe said "x', {"t": [3]}),
+        ('{"a": “x", “b', {"a": 'x", “b'}),
+        (r"{\"a\": \"x \\\"y", {"a": 'x "y'}),
+    ],
+)
+def test_a_truncated_value_ends_at_an_end_tag_or_inside_a_string(text: str, value: Any) -> None:
+    assert load(text, truncated=True).value == value
 
 
 @pytest.mark.parametrize(
@@ -135,9 +180,14 @@ def test_repaired_json_is_the_value_or_an_error(value: dict[str, Any], data: st.
         '{"a": <|"|>Rome<|"|>}',
         '{"a":}',
         '{"name": "{"name": "b", "c": {"d": 1}}',
+        '{"a": “x", "b": 1}', '["a”]', "[“a”b”]", "[‘it’s’]", "[a “b” c]", "[`x`]", "[b'x']",
+        '["say "" now"]', '["a',
+        "[1 2 3]", "[true 1]", '["x", ...]', '["x", y …]', '{"n": 3\n</tool_call>}',
+        r'{\"a": 1}', r'{\"a\": \"say "hi"\"}',
+        r'["\x41",]', r'["\U0001F600",]', r'["\N{DASH}",]', r'["\a",]', r'["C:\Users\new",]',
     ],
     ids=lambda text: text[:12],
-)
+)  # fmt: skip
 def test_what_cannot_be_repaired_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJsonError):
         load(text)
