@@ -32,8 +32,8 @@ NAMESPACE = r"(?:[a-z]+:|｜\w+｜)?"
 BEFORE_TAG = rf"(?:{_MARK})?"
 
 FUNCTION = pattern(
-    rf"(?:{BEFORE_TAG}<{NAMESPACE}(?:function|invoke)(?:\s+name)?[=: ]\s*|<\|open\|>call tool=)[\"']?"
-    r"(?P<name>[^<>\n\"'{]{1,200}?)(?:[\"']?\s*>|\"[^<>\n]*<\|sep\|>)\s*"
+    rf"(?:{BEFORE_TAG}<{NAMESPACE}(?:function|invoke)(?:\s+name)?[=: ]\s*+|<\|open\|>call tool=)[\"']?"
+    r"(?P<name>[^<>\n\"'{]{1,200}?)(?:[\"']?(?<!\s)\s*+>|\"[^<>\n]*<\|sep\|>)\s*"
 )
 _HEAD = re.compile(
     r"(?:[\w-]+<[|｜]tool(?:▁sep|_call:name)[|｜]>)?(?:call:|functions\.)?"
@@ -41,9 +41,9 @@ _HEAD = re.compile(
     rf"|\[ARGS\]|json\b|commentary\b)\s*)*?(?:```json\s*)?)(?=\{{|(?P<element><arg_key)|(?P<end></tool))"
 )
 _ELEMENT = (
-    rf"(?:<{NAMESPACE}param(?:eter)?(?:(?P<lines>[=: ])(?!name=)\s*|\s+name=)|<arg_key(?::\w+)?>\s*"
+    rf"(?:<{NAMESPACE}param(?:eter)?(?:(?P<lines>[=: ])(?!name=)\s*+|\s+name=)|<arg_key(?::\w+)?>\s*+"
     r"|<\|open\|>argument key=)"
-    r"[\"']?(?P<key>[^<>\n\"']{1,200}?)[\"']?(?:\s+\w+=\"\w*\")*\s*"
+    r"[\"']?(?P<key>[^<>\n\"']{1,200}?)[\"']?(?<!\s)(?:\s++\w+=\"\w*\")*+\s*+"
     r"(?:>|<\|sep\|>|</arg_key(?::\w+)?>\s*<arg_value(?::\w+)?>)"
 )
 _BEGIN = re.compile(r"\s*" + _ELEMENT)
