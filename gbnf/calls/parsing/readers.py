@@ -10,8 +10,9 @@ import json
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
@@ -81,6 +82,8 @@ _GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'“”‘’\\{}\[\],:]++)(?=\s*:)"
 _GEMMA = re.compile(
     rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
 )
+_GEMMA_MARKS = ('<|"|>', "<escape>")
+_GEMMA_CALLS = ("<|tool_call>", "<start_function_call>")
 _GEMMA_HEAD = re.compile(rf"\{{\s*{_GEMMA_KEY}")
 
 
@@ -103,10 +106,9 @@ def call_span(
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
     is_gemma = _GEMMA_HEAD.match(text, begin) is not None
-    masked = _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text) if is_gemma else text
-    found = extent(masked, begin)
+    found = extent(_masked(text) if is_gemma else text, begin)
     given = text[begin : found.end]
-    if is_gemma and _GEMMA_STRING.search(text[found.end :].partition("<|tool_call>")[0]):
+    if is_gemma and _find(text, found.end, _GEMMA_MARKS) < _find(text, found.end, _GEMMA_CALLS):
         problem = "a text goes on after the end of the call"
         return call_span(found.end, name, None, syntax, closed=found.closed, error=problem)
     try:
@@ -115,6 +117,18 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
     except InvalidJsonError as error:
         return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
     return call_span(found.end, name, value, syntax, repairs, closed=found.closed)
+
+
+@lru_cache(maxsize=8)  # for all calls of a text
+def _masked(text: str) -> str:
+    """Return a text of the same length with Gemma's strings in quotes and without their content."""
+    return _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text)
+
+
+def _find(text: str, at: int, literals: Iterable[str]) -> int:
+    """Return where the first of the literals begins from `at` on: the length of the text if there is none."""
+    places = (text.find(literal, at) for literal in literals)
+    return min((place for place in places if place >= 0), default=len(text))
 
 
 def _as_json(found: re.Match[str]) -> str:

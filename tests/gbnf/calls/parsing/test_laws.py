@@ -187,6 +187,28 @@ def test_a_stream_takes_linear_work(
         assert step.content.startswith(stream.shown)
 
 
+PIECES_OF_CALLS = [
+    ("<tool_call>\n<function=write>\n<parameter=", " "),
+    ("<tool_call>\n<function=write>\n<parameter=a", " "),
+    ("<tool_call>\n<function=write>\n<parameter=", " a"),
+    ("<tool_call>\n<function=write>\n<parameter=a", ' b="c"'),
+    ("<tool_call>\n<function=write>\n<parameter=a>", "</parameter> "),
+    ("<tool_call>\n<function=write>\n", "<parameter=a>"),
+    ("<tool_call>write<arg_key>", " "),
+    ("<tool_call>\n<function=", " "),
+    ("<function=write", " "),
+    ("", '<|tool_call>call:write{a:<|"|>x<|"|>}<tool_call|>'),
+    ("", "<start_function_call>call:write{a:<escape>x<escape>}<end_function_call>"),
+]
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("begin", "piece"), PIECES_OF_CALLS)
+def test_a_piece_that_repeats_takes_linear_work(begin: str, piece: str) -> None:
+    step = parse_tool_calls(begin + piece * (120_000 // len(piece)), WRITER)
+    assert isinstance(step, FinalAnswer) or not step.invalid or "<parameter" in begin
+
+
 @given(
     st.data(),
     model_texts
