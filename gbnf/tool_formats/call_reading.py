@@ -96,7 +96,7 @@ class TextCallReader:
 
 
 class CallReader(TextCallReader):
-    """Reads calls, and emits their deltas. `truncated`: see `CallDeltas`."""
+    """Reads calls, and emits their deltas."""
 
     def __init__(
         self,
@@ -107,7 +107,6 @@ class CallReader(TextCallReader):
     ) -> None:
         tools = tuple(tools)
         super().__init__(cursor, tools, emit)
-        self.truncated = False
         self._names = ToolNames(tools)
         self._delimiters = of = format_delimiters(format)
         after = (*of.tail.patterns, *of.next_calls.patterns, *of.end.patterns, *of.soft.patterns)
@@ -213,7 +212,7 @@ class CallReader(TextCallReader):
         text: list[str] = []
         end = yield from self._cursor.until(_SCALAR_END, text.append)
         given = "".join(text)
-        if end is None and (given or self.truncated):
+        if end is None and (given or self._cursor.truncated):
             raise EndOfTextError
         yield from self._cursor.skip_space()
         following = yield from self._cursor.peek()
@@ -242,7 +241,7 @@ class CallReader(TextCallReader):
             yield from read_json(self._cursor, rest.append, "{")
             yield from self._cursor.skip_space()
             yield from self._tail_literal(call)
-        call.ended = bool(following) or not self.truncated
+        call.ended = bool(following) or not self._cursor.truncated
         call.note = "the end of the call is missing"
 
     def _tail_literal(self, call: WrittenCall) -> Steps[bool]:

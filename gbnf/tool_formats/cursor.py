@@ -91,12 +91,16 @@ class Stripped:
 
 
 class AnswerCursor:
-    """The characters that are not yet read: `text` from `at` on. `ended`: no more will come."""
+    """The characters that are not yet read: `text` from `at` on.
+
+    `ended`: no more will come. `truncated`: a token limit ended them.
+    """
 
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
         self.ended = False
+        self.truncated = False
 
     def feed(self, chunk: str) -> None:
         """Append characters."""

@@ -34,6 +34,8 @@ _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "a
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))
 _DEPTH = 32
 _KEY_LENGTH = 1024
+_REWINDS = 32  # in an answer
+_END_TAG = re.compile(r"</([\w:.-]+)>")
 _ODD_KEY = re.compile(r"[\s<>\"'|(){}]")
 
 
@@ -74,13 +76,15 @@ class ElementReader:
 
     def __init__(self, cursor: AnswerCursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
         self.problem = ""
+        self._declared: frozenset[str] | None = None
+        self._rewinds = _REWINDS
         self._cursor = cursor
         self._nested = arguments.nested
         self._arguments = arguments
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
         self._tail = format_delimiters(format).tail
-        first = SPACE + lenient(arguments.before_key.strip())
+        first = f"{SPACE}(?={lenient(arguments.before_key.strip())})"
         of = format_delimiters(format)
         is_marked = isinstance(format.head[0], str) and format.head[0].strip()
         heads = of.next_calls if is_marked else of.calls  # a name alone begins no call
@@ -123,6 +127,7 @@ class ElementReader:
             begin = ", " if count else members.brackets[0]
             take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
             inner = location.item(count) if key is None else location.property(key)
+            self._declared = None if depth else frozenset(location.names)
             yield from self._value(group, follow, inner, key or "", take, depth)
             count += 1
         take(members.brackets[1] if count else members.brackets)
@@ -226,34 +231,95 @@ class ElementReader:
             return Delimiters([joined(raw.before)]), closes
         name = r"(?!/)[^<>\n\"']{1,200}?" if all(map(_is_literal, raw.after)) else regex.escape(key)
         forms = (form for kind in _TYPES for form in self._arguments.forms.of(kind))
-        opens = Delimiters(before_key + name + joined(form.before, key=key) for form in forms)
-        return opens, closes
+        opens = [before_key + name + joined(form.before, key=key) for form in forms]
+        tag = _END_TAG.fullmatch("".join(part for part in raw.after if isinstance(part, str)).strip())
+        opens += [rf"<{regex.escape(tag[1])}(?:[=:\s][^<>\n]{{0,200}})?+(?<!/)>"] if tag else []
+        return Delimiters(opens), closes
+
+    def _early_ends(self, raw: ValueForm, key: str) -> tuple[tuple[str, ...], ...]:
+        """Return patterns of the ends that count inside elements of a text.
+
+        These are ends before the end of the call, before another parameter of the tool, before any parameter.
+        """
+        before_key, call_end = lenient(self._arguments.before_key.strip()), self._call_end.patterns
+        if not (key and before_key and call_end and joined(raw.after, key="") and self._declared is not None):
+            return (), (), ()
+        names = "|".join(map(regex.escape, sorted(self._declared - {key})))
+        follow = (
+            call_end,
+            (rf"{before_key}(?:{names})(?![\w.-])",) if names else (),
+            (f"{before_key}(?!/)",),
+        )
+        ends = [_value_end(frozenset([raw.after]), each, key) if each else Delimiters([]) for each in follow]
+        return tuple(tuple(one for one in each.patterns if "?P<twice>" not in one) for each in ends)
 
     def _text(self, end: Delimiters, raw: ValueForm, key: str, take: Take) -> Steps[None]:
-        """Read a text up to its end. Elements and whole calls inside it are part of it, as an example."""
+        """Read a text up to its end. Elements and whole calls inside it are part of it, as an example.
+
+        If one of these has no end, the text ends where it does without them: what follows that place is
+        `held` until this is known.
+        """
         opens, closes = self._inner(raw, key)
         exact = "".join(part if isinstance(part, str) else key for part in raw.after)
         stray = [regex.escape(exact)] if len(exact.strip()) >= LEAST_MARK else []
         if not all(map(_is_literal, raw.after)):  # what begins every tag is not part of a text, either
             stray += [lenient(self._arguments.before_key.strip())]
-        inside = Delimiters([*opens.patterns, *closes.patterns])
-        outside = Delimiters([*end.patterns, *stray, *opens.patterns], end.final.patterns)
-        depth = 0
-        while (found := (yield from self._cursor.until(inside if depth else outside, take))) is not None:
-            if (head := (yield from self._cursor.match(opens))) is not None:
+        last, another, other = self._early_ends(raw, key)
+        heads, call_end = (self._heads, self._call_end) if last else (Delimiters([]), Delimiters([]))
+        inner = [*opens.patterns, *heads.patterns]
+        inside = Delimiters([*inner, *closes.patterns, *call_end.patterns, *last, *another, *other])
+        outside = Delimiters([*end.patterns, *stray, *inner], end.final.patterns)
+        closing = Delimiters(SPACE + each for each in closes.patterns)
+        depth = calls = 0
+        doubt = in_call = False
+        held: list[str] | None = None
+        problem = ""
+        cursor = self._cursor
+
+        def give(piece: str) -> None:
+            (take if held is None else held.append)(piece)
+
+        while (found := (yield from cursor.until(inside if depth or calls else outside, give))) is not None:
+            pattern = found.re.pattern
+            if depth or calls:
+                ends = pattern in last and not calls
+                if held is None:
+                    doubt = doubt or pattern in other
+                    if pattern in (*last, *another) and (ends or self._rewinds):
+                        held, in_call, problem = [], calls > 0, self.problem
+                if ends:
+                    break
+            if (head := (yield from cursor.match(heads))) is not None:
+                calls += 1
+            elif (head := (yield from cursor.match(opens))) is not None:
                 depth += 1
-            elif depth:
-                head = yield from self._cursor.match(closes)
-                depth -= 1
-            elif found.re.pattern in stray:
-                self._cursor.at = found.end()
+            elif depth or calls:
+                if (head := (yield from cursor.match(call_end))) is not None:
+                    calls = max(calls - 1, 0)
+                else:
+                    head = yield from cursor.match(closing)
+                    depth = max(depth - 1, 0)
+            elif pattern in stray:
+                cursor.at = found.end()
                 self.problem = f"what ends the text of {key[:80]!r} is inside it"
             else:
                 if found.groupdict().get("twice"):
                     self.problem = f"what ends the text of {key[:80]!r} comes twice"
+                take("".join(held or ()))
                 return
-            take((head or found).group())
-        raise EndOfTextError
+            give((head or found).group())
+        text = "".join(held or ())
+        if held is None or (found is None and cursor.truncated):
+            take(text)
+            raise EndOfTextError
+        if text and (found is None or not in_call):
+            cursor.text, cursor.at = text + cursor.text[cursor.at :], 0
+            self.problem = problem
+            self._rewinds -= 1
+        else:
+            take(text)
+        if doubt or in_call:
+            self.problem = f"the text of {key[:80]!r} has more than one reading"
 
     def _nested_value(
         self, kinds: set[JsonType], after: Delimiters, location: Location, take: Take, depth: int

@@ -123,7 +123,7 @@ class CallDeltas(TextCallDeltas):
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest of the answer. `truncated`: a token limit ended it."""
-        self._calls.truncated = truncated
+        self._cursor.truncated = truncated
         return super().close()
 
     def _read(self) -> Steps[None]:

@@ -217,9 +217,14 @@ def test_no_text_of_the_grammar_is_read_as_a_call(made: tuple[Any, str]) -> None
     assert found.content.strip() == text.strip()
 
 
-_words = st.lists(
-    st.sampled_from([*SIGNS, "</parameter>", "<parameter=", "'", "a", "5", " "]), max_size=4
-).map("".join)
+#: Beginnings of elements, which have no end unless one comes by chance.
+OPENERS = (
+    "<parameter=", "<parameter=x>", "<parameter=count>", "<parameter>", "<arg_key>x</arg_key><arg_value>",
+    "<arg_value>", '<｜DSML｜parameter name="x" string="true">', "]<]m[>[<x>",
+)  # fmt: skip
+_words = st.lists(st.sampled_from([*SIGNS, *OPENERS, "</parameter>", "'", "a", "5", " "]), max_size=4).map(
+    "".join
+)
 _elements = st.fixed_dictionaries(
     {},
     optional={
@@ -249,6 +254,22 @@ def test_written_elements_are_read(family: ElementFamily, made: list[Any]) -> No
         (name, given, False) for name, given in made
     ]
     assert not parsed.content
+
+
+@pytest.mark.parametrize("family", ELEMENT_FAMILIES[:3], ids=str)
+def test_a_beginning_of_a_call_inside_a_text_hides_no_later_call(family: ElementFamily) -> None:
+    inner, _, _ = family.write([("set", {"text": "x"})]).partition("x")
+    made = [("set", {"text": f"{inner}."}), ("set", {"count": 5}), ("set_all", {"done": True})]
+    text = family.write(made)
+    parsed = family.form.parse(text, CLOSED)
+    assert isinstance(parsed, ToolCalls)
+    assert len(parsed.invalid) == 1
+    assert [(call.name, call.arguments, call.truncated) for call in parsed.calls] == [
+        (name, given, False) for name, given in made[1:]
+    ]
+    cut = family.form.parse(text, CLOSED, truncated=True)
+    assert isinstance(cut, ToolCalls)
+    assert all(call.truncated for call in cut.calls)
 
 
 @given(
