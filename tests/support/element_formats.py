@@ -115,6 +115,8 @@ VALUES: list[tuple[ElementFamily, str, list[tuple[str, Any]]]] = [
             ("text", "  indented", "  indented"),
             ("text", "line\n", "line\n"),
             ("text", "a </parameter> b", "a </parameter> b"),
+            ("text", "print('<parameter=foo>')", "print('<parameter=foo>')"),
+            ("text", "<parameter>\na\n</parameter>\n<b/>", "<parameter>\na\n</parameter>\n<b/>"),
             ("text", "null", "null"),
             ("word or number", "5", 5),
             ("word or number", "5.5", "5.5"),

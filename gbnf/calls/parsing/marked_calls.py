@@ -66,11 +66,15 @@ _CALL_END = (
     rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>)(?:\s*</tool_call(?::\w+)?>)?"
     r"|</tool_call(?::\w+)?>"
 )
-_TAG = pattern(rf"(?P<begin>{_UNNAMED})|(?P<end>{_END})|(?P<function>{_CALL_END})|(?P<call>{_HEAD_OF_CALL})")
+_TAG = pattern(
+    rf"(?P<begin>{_UNNAMED})|(?P<bare><{NAMESPACE}param(?:eter)?>)|(?P<end>{_END})|(?P<function>{_CALL_END})"
+    rf"|(?P<call>{_HEAD_OF_CALL})"
+)
 _TAG_END = re.compile(_END)
 _FOLLOWS = re.compile(rf"\s*(?:(?P<twice>{_END})|{_UNNAMED}|{_FUNCTION_END}|\Z)")
 _GOES_ON = re.compile(r"[ \t]+[^\s<]")
-_AGAIN = re.compile(r"\s*\"(?:\s+\w+=\"\w*\")*\s*(?:>|<\|sep\|>)|.*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
+_AGAIN = re.compile(r"\s*\"(?:\s+\w+=\"\w*\")*\s*(?:>|<\|sep\|>)")
+_KEY_AGAIN = re.compile(r".*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
 _ODD_KEY = re.compile(r"[\s|(){}\[\]]")
 _NESTED_ELEMENTS = 8
 _ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
@@ -132,10 +136,10 @@ def read_function(
 def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyntaxName) -> ParsedSpan:
     arguments: dict[str, Any] = {}
     repairs: list[Repair] = []
-    error = ""
+    error = kind = ""
     while element := _BEGIN.match(text, at):
-        key = element["key"]
-        value = _element_end(text, element.end(), location)
+        key, kind = element["key"], _kind(element[0])
+        value = _element_end(text, element.end(), location, kind)
         if value is None:
             break
         stop, at, ended, certain = value
@@ -145,7 +149,9 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
         found = parse_json(json_of_raw(given, location.property(key).types))
         if key in arguments and arguments[key] != found:
             error = f"the parameter {key[:80]!r} occurs twice, with two values"
-        elif isinstance(found, str) and (not certain or _AGAIN.match(given) or given.startswith(_CDATA)):
+        elif isinstance(found, str) and (
+            not certain or (_KEY_AGAIN if kind == "arg_" else _AGAIN).match(given) or given.startswith(_CDATA)
+        ):
             error = f"the text of the parameter {key[:80]!r} has more than one reading"
         elif key not in location.names and _ODD_KEY.search(key):
             error = f"the name {key[:80]!r} may be part of a value"
@@ -156,26 +162,35 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
     if not arguments and closed is None:
         return ParsedSpan(len(text), closed=False)
     end = closed.end() if closed else len(text)
-    after = next((tag for tag in _TAG.finditer(text, end) if tag["function"] is None), None)
+    tags = (tag for tag in _TAG.finditer(text, end) if tag["function"] is None and tag["bare"] is None)
+    after = next((tag for tag in tags if tag["call"] or not kind or _kind(tag[0]) == kind), None)
     if after is not None and after["call"] is None:
         error = error or "a parameter's end comes after the end of the call"
     return call_span(end, name, arguments, syntax, repairs, closed=closed is not None, error=error)
 
 
-def _element_end(text: str, at: int, location: Location) -> tuple[int, int, bool, bool] | None:
+def _kind(tag: str) -> str:
+    """Return how a tag of an element is written: `arg_`, `|` or `param`."""
+    name = tag.lstrip().lstrip("</")
+    return next((kind for kind in ("arg_", "|") if name.startswith(kind)), "param")
+
+
+def _element_end(text: str, at: int, location: Location, kind: str) -> tuple[int, int, bool, bool] | None:
     """Return the end of the value at `at`, where to continue, whether it has an end tag, and is certain.
 
-    Elements and calls inside the value belong to it if each has its end.
+    Elements of the same kind and calls inside the value belong to it if each has its end.
     """
     depth = calls = 0
     certain = True
     for found in _TAG.finditer(text, at):
-        if found["begin"]:
-            depth += 1
-        elif found["call"]:
+        if found["call"]:
             calls += 1
         elif found["function"] is not None:
             calls -= 1
+        elif _kind(found[0]) != kind:
+            continue
+        elif found["begin"] or found["bare"]:
+            depth += 1
         elif depth:
             depth -= 1
         elif follows := _FOLLOWS.match(text, found.end()):

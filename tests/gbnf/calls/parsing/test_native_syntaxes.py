@@ -160,6 +160,28 @@ def test_calls_that_models_write_otherwise(text: str, made: tuple[str, Any]) -> 
     assert complete(parse_tool_calls(text, TOOLS)) == [made]
 
 
+_PAIR = "<tool_call>write_file\n<arg_key>content</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>"
+_PARAMETER = '<invoke name="write_file">\n<parameter name="content">{}</parameter>\n</invoke>'
+_XML = "<config>\n<parameter>foo</parameter>\n</config>"
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        (_PAIR, 'print("</parameter>")'),
+        (_PAIR, "`</parameter>`"),
+        (_PAIR, "// closes </parameter>\nfoo();"),
+        (_PAIR, _XML),
+        (_PARAMETER, _XML),
+        (_PARAMETER, "<arg_key>k</arg_key>"),
+        (_PARAMETER, 'print("</arg_value>")'),
+        ("<function=write_file>\n<parameter=content>\n{}\n</parameter>\n</function>", _XML),
+    ],
+)
+def test_tags_of_other_formats_are_part_of_a_text(call: str, value: str) -> None:
+    assert complete(parse_tool_calls(call.format(value), TOOLS)) == [("write_file", {"content": value})]
+
+
 @pytest.mark.parametrize("between", ["", "\n", ","])
 @pytest.mark.parametrize(
     "call",
