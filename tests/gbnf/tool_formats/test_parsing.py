@@ -102,7 +102,8 @@ def literals(form: FormatFields) -> list[str]:
 def answers(family: Any) -> Any:
     """Texts that look like answers of a family: its calls, its literals, and others, in any order."""
     pieces = st.sampled_from([*literals(family.form), *SIGNS, " ", "{", '{"text": "a', "5", "note", "0"])
-    written = st.lists(calls, min_size=1, max_size=2).map(family.write)
+    most = 1 if family.form.separator is None else 2
+    written = st.lists(calls, min_size=1, max_size=most).map(family.write)
     return st.lists(pieces | written, max_size=8).map("".join)
 
 
