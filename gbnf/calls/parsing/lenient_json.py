@@ -117,9 +117,10 @@ def _repaired(text: str, truncated: bool) -> Loaded:
     try:
         return Loaded(parse_json(_punctuated(parts), control_characters=True), repairs)
     except InvalidJsonError:
-        if not truncated or "," not in parts:
+        begun = [index for index, part in enumerate(parts) if part == "," or part in CLOSERS]
+        if not truncated or not begun:
             raise
-    complete = parts[: len(parts) - 1 - parts[::-1].index(",")]
+    complete = parts[: begun[-1] + (parts[begun[-1]] != ",")]
     return Loaded(parse_json(_punctuated(complete), control_characters=True), repairs)
 
 

@@ -191,3 +191,11 @@ def test_a_truncated_value_ends_at_an_end_tag_or_inside_a_string(text: str, valu
 def test_what_cannot_be_repaired_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJsonError):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [('{"a":', {}), ('{"a"', {}), ('{"a": 1, "b":', {"a": 1}), ('{"a": {"b":', {"a": {}}), ("[1, [", [1, []])],
+)
+def test_what_a_truncated_text_ends_inside_is_left_out(text: str, value: Any) -> None:
+    assert load(text, truncated=True).value == value
