@@ -22,7 +22,7 @@ from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
-from gbnf.tool_formats.delimiters import LEAST_MARK, format_delimiters, joined, words
+from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import (
     EndOfTextError,
@@ -260,10 +260,10 @@ class ElementReader:
         `held` until this is known.
         """
         opens, closes = self._inner(raw, key)
-        exact = "".join(part if isinstance(part, str) else key for part in raw.after)
-        stray = [regex.escape(exact)] if len(exact.strip()) >= LEAST_MARK else []
-        if not all(map(_is_literal, raw.after)):  # what begins every tag is not part of a text, either
-            stray += [lenient(self._arguments.before_key.strip())]
+        stray: list[str] = []
+        if not all(map(_is_literal, raw.after)):  # what begins and ends every tag is not part of a text
+            exact = "".join(part if isinstance(part, str) else key for part in raw.after)
+            stray = [regex.escape(exact), lenient(self._arguments.before_key.strip())]
         last, another, other = self._early_ends(raw, key)
         heads, call_end = (self._heads, self._call_end) if last else (Delimiters([]), Delimiters([]))
         inner = [*opens.patterns, *heads.patterns]

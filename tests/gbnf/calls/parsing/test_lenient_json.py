@@ -195,7 +195,13 @@ def test_what_cannot_be_repaired_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [('{"a":', {}), ('{"a"', {}), ('{"a": 1, "b":', {"a": 1}), ('{"a": {"b":', {"a": {}}), ("[1, [", [1, []])],
+    [
+        ('{"a":', {}),
+        ('{"a"', {}),
+        ('{"a": 1, "b":', {"a": 1}),
+        ('{"a": {"b":', {"a": {}}),
+        ("[1, [", [1, []]),
+    ],
 )
 def test_what_a_truncated_text_ends_inside_is_left_out(text: str, value: Any) -> None:
     assert load(text, truncated=True).value == value
