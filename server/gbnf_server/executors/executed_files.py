@@ -107,5 +107,8 @@ def _is_program(file: Path, other: Path) -> bool:
         return False
     if not stat.S_ISREG(mode) or plain_name(file.suffix) in _SOURCES:
         return stat.S_ISREG(mode)
-    # a document copied from another file system may have the bit, too
-    return bool(mode & ~usual & 0o111) and (not file.suffix or file.read_bytes()[:4].startswith(_BEGINNINGS))
+    if not mode & ~usual & 0o111 or not file.suffix:
+        return bool(mode & ~usual & 0o111)
+    with suppress(OSError), file.open("rb") as content:  # a document of another file system has the bit, too
+        return content.read(4).startswith(_BEGINNINGS)
+    return True
