@@ -21,6 +21,7 @@ from gbnf.tool_formats import CallStarted, Delta, TextDelta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
+from gbnf.tools.request_values import LONGEST_REQUEST
 from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
@@ -229,7 +230,7 @@ def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest
     They fit the conversation's first request, so that the prompt stays the same.
     """
     query = next((each["content"] for each in request.messages if each["role"] == "user"), "")
-    ranks = {tool.name: rank for rank, tool in enumerate(best_first(tools, query))}
+    ranks = {tool.name: rank for rank, tool in enumerate(best_first(tools, query[:LONGEST_REQUEST]))}
     ordered = sorted(request.tools, key=lambda tool: ranks.get(tool.name, len(ranks)))
     return replace(request, tools=tuple(ordered))
 

@@ -211,9 +211,9 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
             raise RunFileError(f"{where}, /id: must be a string, got {_shown(name)}")
         runs.setdefault(name, None)
         match row.get("kind"):
-            case "model" if "completion" in row:
-                decoding = _read(RecordedCall, row["completion"], where, ("completion",))
-                decodings.setdefault(name, []).append(decoding)
+            case str() as kind if kind.partition(" ")[0] == "model":
+                for key in {"reply", "completion"} & row.keys():  # the latter in logs of earlier versions
+                    decodings.setdefault(name, []).append(_read(RecordedCall, row[key], where, (key,)))
             case "run":
                 runs[name] = _read(Run, row.get("run"), where, ("run",))
             case "interrupted":

@@ -107,8 +107,8 @@ def test_a_damaged_file_says_where(path: tuple[Any, ...], to: Any, where: str, m
         ('{"batch": "1"}\n{"id": 3}', "line 2, /id: must be a string, got 3"),
         ('{"batch": "1"}\n{"id": "a", "kind": "run"}', "line 2, /run"),
         (
-            '{"batch": "1"}\n{"id": "a", "kind": "model", "completion": {"text": 3}}',
-            "line 2, /completion/text",
+            '{"batch": "1"}\n{"id": "a", "kind": "model call", "reply": {"text": 3}}',
+            "line 2, /reply/text",
         ),
         ('{"event": "run_started"}', "line 1, /at"),
         ('{"id": "1", "query": "x", "outcome": "answered"}\n{', "line 2 is not JSON"),
