@@ -163,8 +163,8 @@ def read_effort(effort: str | None) -> bool | None:
 def read_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of a call in the history.
 
-    What is no JSON object, such as a call that was truncated, is the text of one member: the conversation
-    goes on. The name of the member is the one that Anthropic's documentation recommends.
+    Arguments that are not a JSON object, such as those of a truncated call, become the text of one member, so
+    that the conversation can go on. Anthropic's documentation recommends the name of the member.
     """
     with suppress(InvalidJsonError):
         value = parse_json(text) if text.strip() else {}

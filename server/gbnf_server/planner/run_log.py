@@ -39,7 +39,7 @@ class RunLog(Generic[_Key, _Entry]):
 
     `read` makes the key and the entry of a JSON value; it raises ValueError, KeyError or TypeError. With
     `fresh`, the content is discarded, readable or not. `hint`: what to do with a file that cannot be used.
-    Raises RunLogError if the file is no such log, is in use, or cannot be written.
+    Raises RunLogError if the file is not such a log, is in use, or cannot be written.
     """
 
     def __init__(
