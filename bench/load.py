@@ -6,9 +6,9 @@ One llama-server runs the bundled model. Every `--every` seconds it is killed, a
 address. Meanwhile three clients, each with a key of its own, ask `gbnf serve` in front of it for calls;
 `gbnf batch` makes a folder for each of its requests, and is started again when it stops; and three clients
 call a tool of `gbnf mcp`, which appends a line to a file. An error is `of the kill` if the server was away
-while it was asked, or within five seconds. `lost`: requests without an outcome, folders and lines that are
-missing. `doubled`: calls that were executed twice. Memory in MiB and open files of each process, the median
-of the first and of the last fifth of the run.
+while it was asked, or within five seconds. `lost`: requests without an outcome, and folders and lines that
+are missing though the call is done. `doubled`: calls that were executed twice. Memory in MiB and open files
+of each process, the median of the first and of the last fifth of the run.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Batch:
         requests = self.folder / "requests.jsonl"
         requests.write_text("".join(f'"create the folder job{n}"\n' for n in range(100_000)))
         command = [sys.executable, "-m", "gbnf_server", "batch", str(requests), "--server", self.url]
-        command += ["--workspace", str(self.folder / "batch"), "--yes", "--quiet"]
+        command += ["--api-key", "load", "--workspace", str(self.folder / "batch"), "--yes", "--quiet"]
         while not stop.is_set():
             self.starts += 1
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -206,21 +206,21 @@ class Batch:
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of its row: what its log has, beside the folders."""
-        results, begun = dict[str, str](), Counter[str]()
+        outcomes, begun, folders = Counter[str](), Counter[str](), set[str]()
         for line in (self.folder / "requests.results.jsonl.log").open():
             entry = json.loads(line)
             if entry.get("kind") == "run":
-                results[entry["id"]] = entry["run"]["outcome"]
+                outcomes[entry["run"]["outcome"]] += 1
             elif entry.get("kind") == "begun":
                 begun[f"{entry['id']} {json.dumps(entry['call'], sort_keys=True)}"] += 1
-        made = {path.name for path in (self.folder / "batch").glob("job*")}
-        good = sum(outcome == "answered" for outcome in results.values())
-        lost = sum(f"job{int(name) - 1}" not in made for name in results if results[name] == "answered")
+            elif entry.get("kind") == "done" and entry["result"]:
+                folders |= set(entry["result"]["entries"])
+        lost = sum(not (self.folder / "batch" / folder).is_dir() for folder in folders)
         doubled = sum(count > 1 for count in begun.values())
-        others = len(results) - good
+        good, asked = outcomes["answered"], outcomes.total()
         return (
             f"gbnf batch, {self.starts} starts",
-            *map(str, (len(results), good, 0, others, lost, doubled)),
+            *map(str, (asked, good, 0, asked - good, lost, doubled)),
         )
 
 
@@ -230,7 +230,7 @@ def sample(processes: dict[str, psutil.Process], stop: threading.Event) -> dict[
     while not stop.wait(SAMPLE_S):
         for name, process in processes.items():
             family = [process, *process.children(recursive=True)]
-            memory = sum(each.memory_info().rss for each in family if each.is_running()) / 2**20
+            memory = sum(member.memory_info().rss for member in family if member.is_running()) / 2**20
             samples[name].append((memory, process.num_fds()))
     return samples
 
@@ -269,7 +269,7 @@ def main() -> None:
         timer.start()
         batching.start()
         with threads(asking, gateway_client(gateway_url), stop), threads(calling, call, stop):
-            samples = sample({"gbnf serve": gateway_process, "gbnf mcp": mcp_process}, stop)
+            samples_by_process = sample({"gbnf serve": gateway_process, "gbnf mcp": mcp_process}, stop)
         batching.join()
         notes = Counter((folder / "mcp" / "notes.txt").read_text().split())
         failed = len(calling.errors)
@@ -284,11 +284,11 @@ def main() -> None:
         table.add_row(*batch.row())
         show(table)
     table = new_table("process|MiB, first fifth|MiB, last fifth|open files, first|open files, last")
-    for name, measured in samples.items():
+    for name, measured in samples_by_process.items():
         fifth = max(len(measured) // 5, 1)
-        parts: Any = [zip(*some, strict=True) for some in (measured[:fifth], measured[-fifth:])]
+        parts: Any = [zip(*samples, strict=True) for samples in (measured[:fifth], measured[-fifth:])]
         (memory, files), (last_memory, last_files) = (
-            [statistics.median(each) for each in part] for part in parts
+            [statistics.median(column) for column in part] for part in parts
         )
         table.add_row(name, f"{memory:.0f}", f"{last_memory:.0f}", f"{files:.0f}", f"{last_files:.0f}")
     show(table)

@@ -22,7 +22,8 @@ from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
 from gbnf.tools.request_values import LONGEST_REQUEST
-from gbnf_server.backends.answer import Answered, Asked, ReadCall, answer, collect_answer
+from gbnf_server.backends.answer import Answered, AnswerSource, Asked, ReadCall, answer, collect_answer
+from gbnf_server.backends.answer import AnswerEvent as BackendAnswerEvent
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -38,6 +39,7 @@ from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
+from gbnf_server.planner.call_checks import proposes_call
 from gbnf_server.system import errors
 from gbnf_server.web.errors import HttpError
 
@@ -47,6 +49,9 @@ _ID_LENGTH = 9
 
 DEFAULT_MAX_TOKENS = 4096
 """The limit of an answer's tokens if the client gives none, and the context has twice as many."""
+
+_BEGINNING = 120
+"""Characters of a text after which it is known whether it proposes a call."""
 
 
 class Engine(Answers):
@@ -108,8 +113,11 @@ class Engine(Answers):
             evidence = None
             if use != "none":
                 evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
+            source: AnswerSource = partial(answer, backend)
             if request.count and target.is_small:
-                compiled = await _with_odds(request, compiled, backend)
+                offered, compiled = compiled.tools, await _with_odds(request, compiled, backend)
+                if offered and not compiled.tools:
+                    source = partial(_answer_without, offered, request.messages, backend)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
                 turn = await asyncio.to_thread(Turn.of, request, compiled.tools)
@@ -119,7 +127,7 @@ class Engine(Answers):
                     async for each in _answer_turn(turn, request, compiled, backend, asked, choice):
                         yield each
                     continue
-                async with aclosing(answer(backend, asked)) as events:
+                async with aclosing(source(asked)) as events:
                     has_begun = False
                     async for event in events:
                         written = (
@@ -236,7 +244,10 @@ def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest
 
 
 async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend) -> Compiled:
-    """Return what constrains the answer of a small model to a new request: a text if it means one."""
+    """Return what constrains the answer of a small model to a new request: a text if it means one.
+
+    If the request is about no tool, the answer may call none.
+    """
     prose = compiled.protocol.prose()
     is_new = bool(request.messages) and request.messages[-1]["role"] == "user" and request.output is None
     if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
@@ -253,10 +264,43 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     is_related = is_about(said, compiled.tools)
     if odds >= LEAST_CALL_ODDS[is_related]:
         return replace(compiled, enforcement=enforcement)
-    # a call that the text proposes, also between prose, is made, but not in an answer about something else
-    proposed = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
-    reader = PlainText if is_related is False else proposed
-    return replace(compiled, constraint=prose, reader=reader, enforcement=enforcement)
+    compiled = replace(compiled, constraint=prose, enforcement=enforcement)
+    if is_related is False:
+        return replace(compiled, tools=(), reader=PlainText)
+    # a call that the text proposes, also between prose, is made
+    return replace(
+        compiled, reader=partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
+    )
+
+
+async def _answer_without(
+    tools: tuple[Tool, ...], messages: Sequence[Message], backend: Backend, asked: Asked
+) -> AsyncGenerator[BackendAnswerEvent, None]:
+    """Yield the events of an answer that may call none of the tools that its prompt declares.
+
+    A small model may propose one all the same. A text that begins so is replaced, before any of it leaves, by
+    the answer to the messages alone.
+    """
+    text: str | None = ""  # None: it has left
+    held: list[BackendAnswerEvent] = []
+    async with aclosing(answer(backend, asked)) as events:
+        async for event in events:
+            if text is not None:
+                held.append(event)
+                text += "" if isinstance(event, Answered) else event.text
+                if len(text) < _BEGINNING and not isinstance(event, Answered):
+                    continue
+                if proposes_call(text, tools):
+                    break
+                text = None
+            for piece in held or (event,):
+                yield piece
+            held.clear()
+    if text is not None:
+        asked = replace(asked, request=replace(asked.request, messages=messages, tools=()))
+        async with aclosing(answer(backend, asked)) as events:
+            async for event in events:
+                yield event
 
 
 async def _answer_turn(

@@ -254,6 +254,12 @@ def proposed_tool(text: str, offered: tuple[Tool, ...], pool: tuple[Tool, ...]) 
     return named[0][-1] if named[0][-1] in offered else None
 
 
+def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
+    """Return whether a text that should be an answer is a call, has one in it, or names a tool to use."""
+    named = proposed_tool(text, tools, tools) is not None
+    return looks_like_call(text) or bool(proposed_calls(text, tools)) or named
+
+
 def _repeats_refusal(message: str, state: RunState) -> bool:
     """Return whether an answer has only words that the model has read about one refused text."""
     said = words(message)

@@ -28,7 +28,6 @@ from typing import Any, TypeAlias
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
-from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
@@ -43,6 +42,7 @@ from gbnf_server.planner.call_checks import (
     check_completion,
     proposed_calls,
     proposed_tool,
+    proposes_call,
     result_entries,
 )
 from gbnf_server.planner.events import (
@@ -243,7 +243,7 @@ class _Loop(ModelCalls):
         reasoning = accepted.reasoning or step.reasoning
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            if options.is_small_native and succeeded(state.steps) and self._proposes_call(answer):
+            if options.is_small_native and succeeded(state.steps) and proposes_call(answer, self.order.tools):
                 left = unused(self.order.tools, state, options)
                 if not left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
@@ -266,12 +266,6 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
-
-    def _proposes_call(self, text: str) -> bool:
-        """Return whether a text that should be an answer is a call, has one in it, or names a tool to use."""
-        tools = self.order.tools
-        named = proposed_tool(text, tools, tools) is not None
-        return looks_like_call(text) or bool(proposed_calls(text, tools)) or named
 
     def _after_draft(self, draft: str, offer: OfferedTools, whole: OfferedTools) -> OfferedTools:
         """Return what is offered after the draft of an answer: all tools if it calls one of them.

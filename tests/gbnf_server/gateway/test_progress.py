@@ -164,7 +164,11 @@ def answering(answer: str) -> Small:
         async for event in first(request):
             is_last = isinstance(event, Completion) and request.max_tokens == 1
             top = ((b"You", -0.001), (b"`", -9.0))
-            yield replace(event, logprobs=(TokenLogprob(b"You", -0.001, top),)) if is_last else event
+            if isinstance(event, TextDelta):
+                for at in range(0, len(event.text), 10):
+                    yield TextDelta(event.text[at : at + 10])
+            else:
+                yield replace(event, logprobs=(TokenLogprob(b"You", -0.001, top),)) if is_last else event
 
     model.generate = generate  # type: ignore[method-assign]
     return model
@@ -183,10 +187,33 @@ def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: st
     assert end(events).reason == ("tool_calls" if made else "stop")
 
 
+JAZZ = "what is the history of jazz?"
+CALL_IN_TEXT = f"You can do this:\n\n```json\n{json.dumps(called('read_file', path='b.txt'))}\n```"
+ABOUT_JAZZ = "Jazz began in New Orleans, around 1900. "
+
+
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_in_an_answer_about_something_else_is_a_text(stream: bool) -> None:
-    answer = f"You can do this:\n\n```json\n{json.dumps(called('read_file', path='b.txt'))}\n```"
-    events = ask(answering(answer), "what is the history of jazz?", stream=stream)
+@pytest.mark.parametrize(
+    "text_",
+    [
+        CALL_IN_TEXT,
+        "To find this out, I need to use the `get_weather` function.",
+        "I will call get_weather with the city Jazz. " + ABOUT_JAZZ * 20,
+    ],
+)
+def test_a_tool_that_is_proposed_for_something_else_is_not_mentioned(text_: str, stream: bool) -> None:
+    model = answering(text_)
+    model.texts.append(ABOUT_JAZZ)
+    events = ask(model, JAZZ, stream=stream)
+    assert (calls(events), text(events)) == ([], ABOUT_JAZZ)
+    assert (model.asked[-1].tools, model.asked[-1].messages) == ((), conversation(JAZZ))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@given(st.text("ab .", max_size=300), st.sampled_from(["", CALL_IN_TEXT, "get_weather"]))
+def test_an_answer_about_something_else_leaves_whole(stream: bool, begin: str, then: str) -> None:
+    answer = f"A{begin}" if not then else f"A{begin}".ljust(130, ".") + then
+    events = ask(answering(answer), JAZZ, stream=stream)
     assert (calls(events), text(events)) == ([], answer)
 
 
