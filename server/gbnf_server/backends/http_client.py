@@ -5,9 +5,9 @@ Invariants:
 
 - Every error of the libraries is translated here, also that of a bug in them: it ends a request, not a run.
 - A request is not repeated once a line of its response has arrived.
-- A request with all its retries, but without the pauses between them, takes no longer than its deadline; and
-  no response takes more memory than its request allows. All received bytes are counted, headers and interim
-  responses included.
+- A request with all its retries takes no longer than its own limit, or, without the pauses between them, than
+  the client's; and no response takes more memory than its request allows. All received bytes are counted,
+  headers and interim responses included.
 - A connection is kept between exchanges only where the end of its event loop, or `close`, closes it.
 
 httpcore is used without a client of httpx: no cookie is stored, no body is decompressed, and no text is
@@ -227,17 +227,19 @@ class HttpSession:
         body: dict[str, Any] | None,
         *,
         tokens: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 - of the request with its retries
+        timeout: float | None = None,  # noqa: ASYNC109 - of all attempts
         by_line: bool = True,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Yield each line of a response as it arrives, and last the response; of an error only that.
 
-        `tokens`: the limit of the answer. `timeout`: in seconds, if it is to be shorter than the client's.
+        `tokens`: the limit of the answer. `timeout`: seconds after which it has to end, pauses included; None
+        for those of the client, without pauses.
         Raises BackendUnreachableError, of which AnswerTimeoutError is a kind, or BackendError if the response
         is larger than it may be.
         """
         policy = self._owner.retry_policy
         broken, waited, pause = 0, 0.0, policy.backoff
+        has_limit = timeout is not None
         timeout = policy.timeout if timeout is None else min(timeout, policy.timeout)
         deadline = monotonic() + timeout
         has_begun = False
@@ -254,7 +256,8 @@ class HttpSession:
             except httpx.RequestError as error:
                 self._owner.on_broken()
                 broken += 1
-                if has_begun or broken > policy.retries or not _is_retryable(error):
+                is_late = has_limit and monotonic() + pause >= deadline
+                if has_begun or broken > policy.retries or is_late or not _is_retryable(error):
                     late = isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout)
                     kind = AnswerTimeoutError if late else BackendUnreachableError
                     raise kind(self._owner.explain(error, timeout)) from error
@@ -265,12 +268,14 @@ class HttpSession:
                 busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
                 left = min(policy.loading_timeout, timeout) - waited
+                if has_limit:
+                    left = min(left, deadline - monotonic() - pause)
                 if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
                     yield response
                     return
             seconds = max(pause, retry_after or 0)
             await sleep(seconds)
-            deadline += seconds
+            deadline += 0 if has_limit else seconds
             waited += seconds
             pause = min(2 * pause, 5.0)
 
