@@ -56,16 +56,17 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
     request quotes in it; a text that the request has in other letter case is written as there; and one
     with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
-    that. A list some of whose texts are in the request has none that are neither there nor in
-    `known`, the results so far, if the first ones have digits or are addresses. Two numbers of a list that
-    are written as one, 510 for "5,10 and 15", become the first of them. The two times of "from 14:00 to
-    16:30" become one interval.
+    that, as does one that begins with it and adds one or two words of the request. A list some of whose texts
+    are in the request has none that are neither there nor in `known`, the results so far, if the first ones
+    have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and 15", become
+    the first of them. The two times of "from 14:00 to 16:30" become one interval.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [match["text"] for match in _DICTATED.finditer(request)]
-    groups = frozenset(_GROUP.findall(f"{request}\n{known}".casefold()))
+    said = frozenset(_GROUP.findall(request.casefold()))
+    groups = said | frozenset(_GROUP.findall(known.casefold()))
 
     ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
@@ -86,7 +87,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
-        if whole_text := next((quote for quote in dictated if _is_most_of(text, quote)), ""):
+        if whole_text := next((quote for quote in dictated if _means(text, quote, said)), ""):
             return whole_text
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
@@ -243,12 +244,16 @@ _DICTATED: Final = re.compile(
     re.IGNORECASE,
 )
 _MOST_WORDS: Final = 2 / 3
+_MOST_ADDED: Final = 2
+_LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
 
 
-def _is_most_of(text: str, whole: str) -> bool:
-    """Return whether a text has most words of another, and no others."""
+def _means(text: str, whole: str, said: frozenset[str]) -> bool:
+    """Return whether a text has most words of another and no others, or begins with it and adds few."""
     some, every = set(_GROUP.findall(text.casefold())), set(_GROUP.findall(whole.casefold()))
-    return some <= every and len(some) >= _MOST_WORDS * len(every) > 1
+    others = some - every - _LINKS
+    is_longer = text.casefold().startswith(whole.casefold()) and len(others) <= _MOST_ADDED and others <= said
+    return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
 
 
 _SOURCE: Final = re.compile(

@@ -101,6 +101,12 @@ _FORBIDDEN: Final = re.compile(
     r"\b(?:do not|don['’]?t|never|without|non|senza)(?:\s+(?!forget|dimentic)\w+){1,3}"
 )
 """Words that say what not to do."""
+_SOUGHT_FOR: Final = re.compile(
+    r"(\b(?:propose|suggest|find|list|show|check|proponi|suggerisci|trova|cerca|mostra|elenca)\b"
+    r"(?:(?! (?:and|then|e|poi) )[^.,;:?!])*?)"
+    r"\b(?:for (?:an?|the|my|our)|per (?:una?|il|la|mi[ao])\b|per (?:un|l)['’])\s*\w+"
+)
+"""What something is looked for: a slot for a meeting."""
 _TOLD: Final = re.compile(
     r"\b(?:did|have|had) (?:i|we) (?:\w+ )??(?!have|need|want)\w+"
     r"|\b(?:what|where|which|that|all|when|how|everything) (?:i|we) (?:(?:have|had|already|just|once) )*"
@@ -193,7 +199,8 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     what the person did, or what is done with another tool, by one of its phrases.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    words = dict.fromkeys(_WORD.findall(_TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked)))))
+    without = _SOUGHT_FOR.sub(r"\1", _TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked))))
+    words = dict.fromkeys(_WORD.findall(without))
     languages = _languages(_WORD.findall(asked))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
     words_of = {

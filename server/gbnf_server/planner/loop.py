@@ -195,6 +195,7 @@ class _Loop(ModelCalls):
         yield from self.choose_tool(self.order.tools)
         begun = self.clock()
         offer = whole = offer_tools(self.order, state, options)
+        seconds = (self.clock() - begun).total_seconds()
         if (yield from self.only_prose(offer, self.order.tools)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
             described = () if state.speaks else offer.described
@@ -203,7 +204,6 @@ class _Loop(ModelCalls):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
         at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
-        seconds = (at - begun).total_seconds()
         evidence = None if offer.evidence is None else offer.evidence.summary()
         facts = names, offer.refers_to, seconds, offer.excluded, evidence
         yield from self.emit(StepStarted(at, state.number, *facts))

@@ -243,6 +243,7 @@ def test_two_requests_in_one_may_take_several_calls(one: str, other: str) -> Non
 
 NOTE = 'save "pay the gardener" as a note in todo/garden.md'
 EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:30"
+TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/packing.txt"
 
 
 @pytest.mark.parametrize(
@@ -268,6 +269,13 @@ EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:3
         ("write oats and honey to a.txt", {"t": "oats\nhoney"}, {"t": "oats and honey"}),
         ("write a poem about honey to a.txt", {"t": "honey, honey"}, {"t": "honey, honey"}),
         ("write a poem about honey", {"t": "poem\nabout honey"}, {"t": "poem\nabout honey"}),  # to nowhere
+        (TRIP, {"t": "Passport and tickets for Rome"}, {"t": "passport and tickets"}),
+        (TRIP, {"t": "Passport and tickets: 2"}, {"t": "Passport and tickets: 2"}),
+        (
+            "write the known price to p.txt",
+            {"t": "The known price: 21 txt"},
+            {"t": "The known price: 21 txt"},
+        ),
         (EVENTS, {"at": ["2026-11-23T07:00", "2026-11-23T17:00"]}, {"at": ["2026-11-23T07:00"]}),
         (
             EVENTS,

@@ -390,6 +390,11 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("all i remember is its name", "create_events", set()),
         ("what have we written so far?", "write_files", set()),
         ("dove ho messo il passaporto?", "write_files", set()),
+        # what something is looked for
+        ("propose 3 slots for an appointment with the dentist", "create_events", set()),
+        ("trova un'ora libera per una riunione", "create_events", set()),
+        ("find a free hour and book it for a meeting", "create_events", {"book", "meeting"}),
+        ("schedule a call for a meeting", "create_events", {"schedule", "meeting"}),
         # what the person wants
         ("I need to write a note", "write_files", {"write", "note"}),
         ("I want to delete what I saved", "delete_files", {"delete"}),
