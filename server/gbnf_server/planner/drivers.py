@@ -147,8 +147,8 @@ class _Driving:
 
     def fail(self, effect: Effect, error: GbnfError) -> None:
         """Take the error of an effect, or raise it if the run is to be resumed."""
-        is_limited = isinstance(effect, CallModel) and effect.request.timeout_s is not None
-        is_end = is_limited and isinstance(error, AnswerTimeoutError)  # it took longer than the run may
+        begun = effect.pieces if isinstance(effect, CallModel) and effect.request.timeout_s else ()
+        is_end = bool(begun) and isinstance(error, AnswerTimeoutError)  # it took longer than the run may
         if self.environment.resumes and isinstance(error, BackendError) and error.is_retryable and not is_end:
             raise error
         self.error = error

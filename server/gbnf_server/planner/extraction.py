@@ -44,9 +44,9 @@ from gbnf_server.planner.fingerprints import digest
 from gbnf_server.planner.loop import check_request
 from gbnf_server.planner.options import PlannerOptions
 from gbnf_server.planner.planner import Planner
-from gbnf_server.planner.run_log import RunLog, RunLogError, in_order
+from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
 from gbnf_server.planner.span_values import taken_spans
-from gbnf_server.system.errors import ExecutorError, GbnfServerError
+from gbnf_server.system.errors import AnswerTimeoutError, ExecutorError, GbnfServerError
 from gbnf_server.system.event_loop import shared_loop
 
 T = TypeVar("T", default=Any)
@@ -220,6 +220,7 @@ class Extractor(Generic[T]):
         """Yield the result of each text, in order, several at a time; see `extract_many`."""
         with nullcontext() if log is None else RunLog(Path(log), partial(self._logged, log)) as results:
             known = {} if results is None else results.entries
+            unanswered = Unanswered()
 
             async def result(text: str) -> Extraction[T] | ExtractionError:
                 try:
@@ -229,7 +230,12 @@ class Extractor(Generic[T]):
                 key = digest(text)
                 if records := known.get(key):  # of an earlier process, each once
                     return self._read(records.pop(0))
-                record = self._record(await self._planner.arun(text))
+                try:
+                    record = self._record(await self._planner.arun(text))
+                except AnswerTimeoutError as error:
+                    unanswered.add(error)
+                    return ExtractionError(str(error), ())
+                unanswered.end()
                 if results is not None:
                     results.append({"of": self.fingerprint, "text": key, "result": record})
                 return self._read(record)

@@ -2,7 +2,8 @@
 
 Invariants: a run whose result is logged is not executed again; an error after which the same request may
 succeed later (`BackendError.is_retryable`) is no result: it ends them all, and the next time that run is
-executed again.
+executed again. So it is after a server that has not begun to answer in time, and the other runs go on, unless
+that happens several times in a row.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
-from gbnf_server.system.errors import SetupError
+from gbnf_server.system.errors import AnswerTimeoutError, SetupError
 from gbnf_server.system.event_loop import run_in_thread
 
 _Key = TypeVar("_Key")
@@ -25,6 +26,8 @@ _Entry = TypeVar("_Entry")
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
+_MOST_UNANSWERED = 3
+"""After so many requests in a row without a word of an answer in time, the server is taken for hung."""
 MOST_WAITING = 1000
 """How many results may wait for an earlier one, or for the caller."""
 _END: Any = object()
@@ -93,6 +96,23 @@ class RunLog(Generic[_Key, _Entry]):
         """Close the file, and unlock it."""
         with suppress(OSError):  # `append` has reported what could not be written
             self._log.close()
+
+
+class Unanswered:
+    """Counts runs in a row whose server has not begun to answer in time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, error: AnswerTimeoutError) -> None:
+        """Count a run; raise its error if the server seems to hang."""
+        self._count += 1
+        if self._count >= _MOST_UNANSWERED:
+            raise error
+
+    def end(self) -> None:
+        """Begin again, after an answer."""
+        self._count = 0
 
 
 async def in_order(

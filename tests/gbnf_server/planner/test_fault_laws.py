@@ -29,6 +29,7 @@ from gbnf_server.planner.extraction import ExtractionError, Extractor
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.system.errors import (
+    AnswerTimeoutError,
     BackendError,
     ContextOverflowError,
     ExecutorError,
@@ -125,7 +126,7 @@ class Process:
             salvage=True,
             ask_user=True,
             call_format="json",
-            max_seconds=None,
+            max_seconds=1000.0,
             repeat_calls=True,
             max_tools=None,
         )
@@ -272,7 +273,7 @@ class Even:
 
 
 EXTRACTED_BY = Failing({})
-EXTRACTOR = Extractor(Even, EXTRACTED_BY, attempts=2, max_seconds=None, spans=False)
+EXTRACTOR = Extractor(Even, EXTRACTED_BY, attempts=2, max_seconds=1000.0, spans=False)
 
 
 def logged_results(log: Path) -> int:
@@ -386,3 +387,15 @@ def test_an_answer_after_the_end_of_a_run_is_no_result(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gbnf_server.planner.batch.replay.run_executor", execute)
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("slow", [1, 2, 5])
+def test_a_slow_answer_ends_its_own_run_and_a_server_that_hangs_all(slow: int, tmp_path: Path) -> None:
+    answers = dict.fromkeys("abcde", (GOOD,))
+    late = [(AnswerTimeoutError("it has not begun to answer"), 0)] * slow
+    results, _ = extracted(answers, "abcde", tmp_path / "log", late)
+    assert len(results) == (0 if slow == 5 else 5)
+    assert logged_results(tmp_path / "log") == 5 - slow
+    results, said = extracted(answers, "abcde", tmp_path / "log")
+    assert len(results) == 5
+    assert said.total() == slow

@@ -20,8 +20,8 @@ from gbnf_server.planner.batch.requests import BatchRequest
 from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.run_log import RunLog, RunLogError, in_order
-from gbnf_server.system.errors import ExecutorError, SetupError
+from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
+from gbnf_server.system.errors import AnswerTimeoutError, ExecutorError, SetupError
 
 _FORMAT = 2  # of the log
 _HEADER = ""  # its key: no request has this id
@@ -32,8 +32,8 @@ class BatchResult:
     """The result of a request. `run` is the planner's run as JSON, None if it was interrupted.
 
     `interrupted`: the call that was running when the process was killed. Its effect is unknown, so that it is
-    not executed again, and the run ends. `error`: why the run could not start; it is not logged, and the next
-    batch tries again.
+    not executed again, and the run ends. `error`: why the run could not start or go on; it is not logged, so
+    that the next batch tries again.
     """
 
     request: BatchRequest
@@ -76,7 +76,7 @@ class Batch:
             ),
             "workspace": str(planner.context.workspace.root),
         }
-        self._log = RunLog(log, _entry)
+        self._log, self._unanswered = RunLog(log, _entry), Unanswered()
         try:
             self._read(header)
         except BaseException:
@@ -136,6 +136,9 @@ class Batch:
         planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=replay.clock)
         try:
             run = await adrive(replay.planning(planning), environment)
+        except AnswerTimeoutError as error:
+            self._unanswered.add(error)
+            return BatchResult(request, "failed", error=str(error))
         except InterruptedCallError as error:
             result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
@@ -149,6 +152,7 @@ class Batch:
         else:
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
+            self._unanswered.end()
         self._results[request.id] = result
         del entries[1:]  # no longer needed
         return result
