@@ -49,8 +49,8 @@ def bench_(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Configuration to run; repeatable. Default: all; with --bfcl, the strategies none (free "
-            "text), text and grammar.",
+            help="Configuration to run; repeatable. Default: all but native; with --bfcl, the strategies "
+            "none (free text), text and grammar.",
         ),
     ] = None,
     model: Annotated[
@@ -127,8 +127,12 @@ def bench_(
     if context.invoked_subcommand is not None:
         return
     source = ModelSource(model, server=server, api_key=api_key, threads=threads, lora=lora)
-    if bfcl is None and (category or limit is not None or compile_only or peer):
-        raise typer.BadParameter("--category, --limit, --peer and --compile-only require --bfcl")
+    if bfcl is None and peer:
+        raise typer.BadParameter(
+            "--peer requires --bfcl: a peer answers single requests, and the runs of a suite need a planner"
+        )
+    if bfcl is None and (category or limit is not None or compile_only):
+        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
     if bfcl is not None and (suite or manifests or runs > 1):
         raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
     if compile_only and (model is not None or server is not None or configuration):
@@ -136,14 +140,14 @@ def bench_(
     source.check()
     from gbnf_bench.bench_output import BenchTask, show
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
-    from gbnf_bench.configurations import CONFIGURATIONS, LEADERBOARD, named
+    from gbnf_bench.configurations import BY_NAME, CONFIGURATIONS, LEADERBOARD, named
     from gbnf_bench.runner import RunOptions
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
 
     try:
         if bfcl is None:
-            configurations = named(configuration or [], CONFIGURATIONS)
+            configurations = named(configuration, BY_NAME) if configuration else CONFIGURATIONS
         else:
             names = configuration or (LEADERBOARD_WITH_PEER if peer else LEADERBOARD_DEFAULT)
             configurations = named(names, LEADERBOARD)

@@ -134,11 +134,15 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     ),
 )
 
+_NATIVE = Configuration("native", "the chat template's own calls, with a grammar", {"call_format": "native"})
+BY_NAME = (*CONFIGURATIONS, _NATIVE)
+"""Those that `gbnf bench` has: `native` runs only if it is named, since not every model has its own calls."""
+
 STRATEGIES: tuple[Configuration, ...] = (
     Configuration("none", "no grammar; only clean JSON counts", _JSON, constrained=False),
     Configuration("text", _TEXT, {"call_format": "text"}),
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
-    Configuration("native", "the chat template's own calls, with a grammar", {"call_format": "native"}),
+    _NATIVE,
     Configuration("grammar", "JSON calls, with a grammar that binds each name to its arguments", _JSON),
     Configuration("unaided", "as grammar, without evidence", _JSON | {"evidence": "none"}),
     Configuration("values", "as grammar, with evidence for values", _JSON | {"evidence": "values"}),

@@ -206,17 +206,20 @@ def declare_tool(
     language: str = "en",
     guiding: bool = False,
     described: bool = True,
+    patterns: bool = True,
 ) -> dict[str, Any]:
     """Return `{"type": "function", "function": {"name", "description", "parameters"}}`.
 
     `guiding`: without what only a grammar reads: patterns, bounds, which arguments need others, and optional
-    members of objects. `described`: with the descriptions of arguments and the items of arrays.
+    members of objects. `described`: with the descriptions of arguments and the items of arrays. `patterns`:
+    with the long patterns of values that have a description, which a grammar enforces unread.
     """
     args = tool.model_args()
     if guiding:
         parameters = _guiding(plain_schema(args, language), args.get("properties", {}), described=described)
     else:
-        parameters = with_groups(plain_schema(args, language), args)
+        plain = plain_schema(args, language)
+        parameters = with_groups(plain if patterns else _without_long_patterns(plain), args)
     if "properties" not in parameters:  # many templates iterate over them
         parameters = {"type": "object", "properties": {}, **parameters}
     function = {"name": tool.name, "description": tool.description(language), "parameters": parameters}
@@ -250,6 +253,23 @@ def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bo
     if not kept.get("required", True):
         del kept["required"]
     return dict(map_subschemas(kept, lambda _path, member: _guiding(member, described=described)))
+
+
+def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
+    """Return a schema without the patterns that no model reads, where a description is in their place.
+
+    `in_described`: that of the array which a value is in.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    is_described = in_described or bool(schema.get("description"))
+    is_unread = is_described and len(str(schema.get("pattern", ""))) > _LONGEST_FACT
+    kept = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
+    is_array = is_described and "properties" not in schema
+    members = map_subschemas(
+        kept, lambda _path, member: _without_long_patterns(member, in_described=is_array)
+    )
+    return dict(members)
 
 
 def plain_schema(schema: Any, language: str) -> Any:

@@ -62,9 +62,10 @@ _TEXTS = {
         "json": 'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
         "lines": "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
         "calls": "You carry out the person's request with the tools, one call at a time. ",
-        "results": "Its result comes back with the number of the step. An argument from_step takes the "
-        "number of an earlier step and uses the entries of its result, so don't copy them. "
-        "When a call is refused, read why and correct it. When the work is done, ",
+        "results": "Its result comes back with the number of the step. ",
+        "references": "An argument from_step takes the "
+        "number of an earlier step and uses the entries of its result, so don't copy them. ",
+        "refused": "When a call is refused, read why and correct it. ",
         "done": "When the work is done, ",
         "today": " Today is {}, {}.",
         "weekdays": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
@@ -81,9 +82,10 @@ _TEXTS = {
         "json": 'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
         "lines": "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
         "calls": "Esegui la richiesta della persona con gli strumenti, una chiamata alla volta. ",
-        "results": "Il risultato torna con il numero del passo. Un argomento from_step prende il numero di "
-        "un passo precedente e ne usa gli elementi: non ricopiarli. "
-        "Se una chiamata è rifiutata, leggi perché e correggila. A lavoro finito ",
+        "results": "Il risultato torna con il numero del passo. ",
+        "references": "Un argomento from_step prende il numero di "
+        "un passo precedente e ne usa gli elementi: non ricopiarli. ",
+        "refused": "Se una chiamata è rifiutata, leggi perché e correggila. ",
         "done": "A lavoro finito ",
         "today": " Oggi è {}, {}.",
         "weekdays": "lunedì martedì mercoledì giovedì venerdì sabato domenica",
@@ -128,7 +130,7 @@ def system_prompt(
     texts = _texts(language)
     final_answer = f"{texts['final_answer'] if lines else _FINAL_ANSWER}, {texts['language']}"
     finish = f"{', '.join(endings)}." if endings else final_answer
-    instructions = texts["steps"] + texts["lines" if lines else "json"] + texts["results"]
+    instructions = texts["steps"] + texts["lines" if lines else "json"] + _results(texts, True)
     instructions += texts["finish"] + finish
     if reasoning:
         instructions = instructions.replace(_CALL, _CALL_WITH_REASONING)
@@ -136,19 +138,28 @@ def system_prompt(
 
 
 def native_system_prompt(
-    language: str = "en", *, today: date | None = None, brief: bool = False, has_tools: bool = True
+    language: str = "en",
+    *,
+    today: date | None = None,
+    brief: bool = False,
+    has_tools: bool = True,
+    has_references: bool = True,
 ) -> str:
     """Return the system prompt for a chat template that declares the tools and the format of calls itself.
 
     `today` is in it, if it is known; `brief`: without step references and refusals, for small models;
-    `has_tools`: whether any are declared.
+    `has_tools`: whether any are declared; `has_references`: whether any of them takes step references.
     """
     texts = _texts(language)
     day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
     if not has_tools:
         return texts["answer"].capitalize() + texts["language"] + day
-    results = texts["done"] if brief else texts["results"]
+    results = texts["done"] if brief else _results(texts, has_references)
     return texts["calls"] + results + texts["answer"] + texts["language"] + day
+
+
+def _results(texts: Mapping[str, str], has_references: bool) -> str:
+    return texts["results"] + texts["references"] * has_references + texts["refused"] + texts["done"]
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:

@@ -243,6 +243,13 @@ _DICTATED: Final = re.compile(
     rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
     re.IGNORECASE,
 )
+
+
+def dictates(request: str) -> bool:
+    """Return whether a request says what to write to a file: put 'call mom' into mom.txt."""
+    return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
+
+
 _MOST_WORDS: Final = 2 / 3
 _MOST_ADDED: Final = 2
 _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})

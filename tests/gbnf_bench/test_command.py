@@ -128,6 +128,14 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_calls_of_the_chat_template_are_a_configuration(
+    suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _gbnf("--suite", suite, "--configuration", "native", "--quiet") == ExitCode.SUCCESS
+    assert ["native", "100%"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -135,7 +143,11 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         (("--temperature", "nan"), ExitCode.USAGE, "--temperature"),
         (("--temperature", "1", "--seed", "-5"), ExitCode.USAGE, "--seed"),
         (("--seed", "4294967295", "--runs", "2"), ExitCode.USAGE, "4294967295 is the maximum"),
-        (("--configuration", "magic"), ExitCode.USAGE, "baseline, text, grammar, union, filter"),
+        (
+            ("--configuration", "magic"),
+            ExitCode.USAGE,
+            "union, filter, auto, native",
+        ),
         (("--suite", "nothing"), ExitCode.INPUT, "representative"),
         (("--suite", "small.toml", "--suite", "./small.toml"), ExitCode.USAGE, "the same name"),
         (("--suite", "nothing.py"), ExitCode.INPUT, "the file does not exist"),
@@ -149,6 +161,7 @@ def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
         (("--model", "a.gguf", "--server", "http://127.0.0.1:1"), ExitCode.USAGE, "not both"),
         (("--limit", "3"), ExitCode.USAGE, "--bfcl"),
         (("--compile-only",), ExitCode.USAGE, "--bfcl"),
+        (("--peer", "llama-server"), ExitCode.USAGE, "a peer answers single requests"),
         (("--bfcl", ".", "--suite", "small.toml"), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--manifests", "."), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--runs", "2"), ExitCode.USAGE, "do not apply to --bfcl"),

@@ -37,8 +37,9 @@ def compile_(
     query: Annotated[
         str | None,
         typer.Option(
-            help="Include only the tools that the pool filter keeps for this request, as for a model with a "
-            "billion parameters or more."
+            help="Include only the tools that the pool filter keeps for this request, as for a large model. "
+            "`gbnf run` offers fewer to one with less than a billion parameters, or 3 billion if its chat "
+            "template has tools: those also depend on the model's own choice and on earlier steps."
         ),
     ] = None,
     max_tools: MaxToolsOption = None,

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from heapq import nlargest
 from typing import Any, assert_never
 
 from rich.console import Console
@@ -17,14 +16,17 @@ from rich.text import Text
 from gbnf.errors import GbnfError, clip
 from gbnf.tool_formats.text_calls import NOTE as IN_TEXT
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import uncovered_values
-from gbnf.tools.pool_filter import BEST, CLEAR, filter_pool, scored
-from gbnf.tools.ranking import BM25
+from gbnf.tools.coverage import dictates, uncovered_values
+from gbnf.tools.pool_filter import BEST, best_first
+from gbnf.tools.ranking import file_tools
+from gbnf.tools.request_values import names_kind_of_file
 from gbnf_server import planner
 from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
+from gbnf_server.planner.progress import asked_for, only_asks
 from gbnf_server.planner.repeats import canonical
+from gbnf_server.planner.run_state import RunState
 
 SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
@@ -303,18 +305,19 @@ def run_hints(run: planner.Run, events: Iterable[planner.Event], undone: str = "
 
 
 def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
-    """Return the tool that changes something and fits a request by far, if a run has answered without it.
+    """Return the tool that a request asks to change something with, if a run has answered without any change.
 
-    "" if there is none, if another one has changed something, or if the request names no value.
+    "" if there is none, for a question, and if the tool is for files and the request names none.
     """
     done = {step.name for step in run.steps if step.result is not None}
     writing = {tool.name for tool in pool if tool.run.effect == "write"}
-    if run.outcome != "answered" or done & writing or not uncovered_values(run.query, ()):
+    if run.outcome != "answered" or done & writing or only_asks(run.query):
         return ""
-    kept = filter_pool(pool, run.query, limit=None).kept
-    scores = [(score, tool.name) for tool, score in scored(kept, run.query, BM25).items()]
-    (best, name), (second, _) = nlargest(2, [*scores, (0.0, ""), (0.0, "")])
-    return name if name in writing and second < CLEAR * best else ""
+    request = f"write {run.query}" if dictates(run.query) else run.query  # tools for it are not named "put"
+    asked = asked_for(pool, RunState(request, run.turn, run.started_at, steps=list(run.steps)))
+    if not (uncovered_values(request, ()) or names_kind_of_file(request)):
+        asked = tuple(tool for tool in asked if tool not in file_tools(asked))
+    return best_first(asked, request)[0].name if asked else ""
 
 
 def _hints(run: planner.Run, offered: int) -> Iterator[str]:

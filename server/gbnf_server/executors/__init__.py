@@ -17,6 +17,7 @@ written that programs execute by themselves; other changes can't be undone, and 
 
 from __future__ import annotations
 
+from gbnf_server.executors.call_paths import describe_paths
 from gbnf_server.executors.context import Context
 from gbnf_server.executors.executed_files import is_executed_name
 from gbnf_server.executors.journal import Journal, MakeFolder, Trash, Write
@@ -56,6 +57,7 @@ __all__ = [
     "Workspace",
     "Write",
     "check_answer",
+    "describe_paths",
     "is_executed_name",
     "is_text",
     "prepare_executors",

@@ -15,6 +15,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, assert_never, get_args
 
 from gbnf.surrogates import replace_lone_surrogates
+from gbnf_server.executors.call_paths import describe_paths
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
@@ -91,8 +92,8 @@ class Person(Protocol):
 class TerminalPerson:
     """The person at the terminal, asked with rich's prompts until the answer fits its field.
 
-    `workspace` gives the previews and tells whether a file path is allowed; `approve_all` answers every
-    request for approval with yes.
+    `workspace` gives the previews, tells whether a file path is allowed, and what is at the paths of a call
+    to be approved; `approve_all` answers every request for approval with yes.
     """
 
     def __init__(
@@ -118,7 +119,10 @@ class TerminalPerson:
         if self._approve_all:
             return True
         self._print(f"{call.get('name')} wants to run with")
-        self._print(json.dumps(call.get("arguments", {}), ensure_ascii=False, indent=2))
+        arguments = call.get("arguments", {})
+        self._print(json.dumps(arguments, ensure_ascii=False, indent=2))
+        for line in describe_paths(arguments, self._workspace) if self._workspace else ():
+            self._print(line)
         return self._until_valid("Allow it? [y/N] ", lambda typed: _yes_no(typed or "no"))
 
     def _ask(self, field: Field) -> Any:

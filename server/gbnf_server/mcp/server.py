@@ -44,7 +44,15 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.descriptions import plain_schema, with_groups
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf_server.executors import Context, Form, Person, prepare_executors, run_executor
+from gbnf_server.executors import (
+    Context,
+    Form,
+    Person,
+    Workspace,
+    describe_paths,
+    prepare_executors,
+    run_executor,
+)
 from gbnf_server.mcp.elicitation import form_answers, form_params
 from gbnf_server.system.addresses import is_loopback, is_unspecified
 from gbnf_server.system.errors import ExecutorError
@@ -168,7 +176,7 @@ class _ClientPerson(Person):
             f"'{self._tool.name}' needs a person's approval",
             "Use another client, or start the server with --yes to approve every call.",
         )
-        params = _approval_params(self._tool, arguments)
+        params = _approval_params(self._tool, arguments, self._context.workspace)
         if self._approval is not None:
             answer = self._approval
         elif self._in_rounds:
@@ -275,10 +283,12 @@ def _listed(tool: Tool, language: str) -> mcp_types.Tool:
     )
 
 
-def _approval_params(tool: Tool, arguments: Mapping[str, Any]) -> mcp_types.ElicitRequestFormParams:
+def _approval_params(
+    tool: Tool, arguments: Mapping[str, Any], workspace: Workspace
+) -> mcp_types.ElicitRequestFormParams:
     shown = json.dumps(arguments, ensure_ascii=False, indent=2)
     return mcp_types.ElicitRequestFormParams(
-        message=f"Allow {tool.name} to run with {shown}?",
+        message="\n".join([f"Allow {tool.name} to run with {shown}?", *describe_paths(arguments, workspace)]),
         requested_schema={
             "type": "object",
             "properties": {_APPROVED: {"type": "boolean", "title": "Allow it"}},

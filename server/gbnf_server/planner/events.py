@@ -240,7 +240,8 @@ class ModelCalled(_StepEvent):
 
     An error or a cancellation may have ended the text; there is one token in `usage` for each piece then.
     `shortened_at`: the index in the text from which on the token limit determined it, or `repeated` what the
-    model repeated without an end (see `Completion`).
+    model repeated without an end (see `Completion`). `call_odds`: of the purpose "choice", the log-odds that
+    the model means to call a tool (`gbnf_server.backends.call_odds`).
     """
 
     text: str
@@ -252,6 +253,7 @@ class ModelCalled(_StepEvent):
     purpose: Purpose = "call"
     shortened_at: int | None = None
     repeated: str = ""
+    call_odds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,7 @@ class ModelCalls:
             completion=completion.usage.completion_tokens,
             cached=completion.usage.cached_tokens,
         )
+        odds = call_odds(completion, options.protocol.call_begin) if purpose == "choice" else None
         called = ModelCalled(
             at,
             state.number,
@@ -278,6 +279,7 @@ class ModelCalls:
             purpose,
             completion.shortened_at,
             completion.repeated,
+            None if odds is None else round(odds, 2),
         )
         state.unfinished = None if ended is None else called
         yield from self.emit(called)

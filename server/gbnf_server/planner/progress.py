@@ -307,10 +307,14 @@ _SHOWING = (
 _QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
 """A question, or a request to show or find something."""
 _PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
-_ASKING = re.compile(rf"\s*(?:{_INTERROGATIVE}|(?:is|are|do|does|did|has|have)\b|{_SHOWING})", re.IGNORECASE)
+_ASKING = re.compile(
+    rf"\s*(?:{_INTERROGATIVE}|{_SHOWING}|"
+    r"(?:is|are|was|were|do|does|did|has|have|any|should|explain|spiega(?:mi)?)\b)",
+    re.IGNORECASE,
+)
 
 
-def _only_asks(request: str) -> bool:
+def only_asks(request: str) -> bool:
     """Return whether each part of a request is a question, or says to show or find something."""
     parts = [part for part in _PART_END.split(request[:LONGEST_REQUEST]) if part.strip()]
     return all(_ASKING.match(part) for part in parts)
@@ -488,7 +492,7 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
     affinity only, and for no question: "which pull requests can I merge?"
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
-    asked = () if _only_asks(state.query) else asked_for(pool, state, marked=False)
+    asked = () if only_asks(state.query) else asked_for(pool, state, marked=False)
     changes = tuple(tool for tool in asked if tool.affinity)
     steps = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None

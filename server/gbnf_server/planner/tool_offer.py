@@ -331,6 +331,7 @@ def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[
             language=options.language,
             guiding=options.is_small,
             described=not options.is_small or rank < _WHOLLY_DESCRIBED,
+            patterns=not (options.constrained and options.protocol.is_constrained),
         )
         for rank, tool in enumerate(offer.described)
     )
@@ -343,7 +344,11 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
         if options.prompt_style == "minimal":
             return {"role": "system", "content": ""}
         content = native_system_prompt(
-            options.language, today=today, brief=options.is_small, has_tools=bool(offer.described)
+            options.language,
+            today=today,
+            brief=options.is_small,
+            has_tools=bool(offer.described),
+            has_references=any(tool.step_references for tool in offer.described),
         )
         return {"role": "system", "content": content}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)

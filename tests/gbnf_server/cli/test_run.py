@@ -406,7 +406,9 @@ def test_the_model_that_is_chosen_for_other_tools_may_ask(
         _request: Any, _tools: Any, source: ModelSource, options: PlannerOptions, *_: Any, **__: Any
     ) -> Any:
         asked.append((source.model, options.ask_user))
-        return SimpleNamespace(outcome="answered", steps=(), query="hello")
+        return SimpleNamespace(
+            outcome="answered", steps=(), query="hello", turn="1", started_at=datetime.now(UTC)
+        )
 
     monkeypatch.setattr("gbnf_server.cli.run.run_request", run_request)
     monkeypatch.setattr("gbnf_server.cli.person.is_person_present", lambda _: True)

@@ -161,7 +161,7 @@ def test_approval_is_asked_through_the_client(served: Served, mode: str) -> None
     assert not (served.workspace / "old").exists()
     (question,) = person.asked
     assert question.message.startswith("Allow delete_files to run with")
-    assert '"old"' in question.message
+    assert '"old": folder with 0 entries' in question.message
 
 
 def test_a_client_that_cannot_ask_is_refused(served: Served, mode: str) -> None:

@@ -95,9 +95,10 @@ def test_the_demonstration_model_is_asked_as_it_was_trained(demo: InProcess) -> 
         {"role": "assistant", "content": "", "tool_calls": [entry]},
         trained[3],
     ]
-    declared = [declare_tool(tool) for tool in tools]
-    prompt = demo._template.prompt(Request(native, ANY, declared))
-    assert prompt == demo._template.prompt(Request(trained, ANY))
+    for patterns in (True, False):
+        declared = [declare_tool(tool, patterns=patterns) for tool in tools]
+        prompt = demo._template.prompt(Request(native, ANY, declared))
+        assert prompt == demo._template.prompt(Request(trained, ANY))
 
 
 @pytest.mark.slow

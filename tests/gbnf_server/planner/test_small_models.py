@@ -25,7 +25,14 @@ from gbnf_server.backends.call_odds import (
     is_small_native,
     odds_request,
 )
-from gbnf_server.planner.events import AskApproval, CallBlocked, CallModel, ExecuteTool, StepStarted
+from gbnf_server.planner.events import (
+    AskApproval,
+    CallBlocked,
+    CallModel,
+    ExecuteTool,
+    ModelCalled,
+    StepStarted,
+)
 from gbnf_server.planner.progress import narrowed
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
@@ -531,6 +538,9 @@ def test_a_small_model_that_means_to_answer_is_offered_no_call(query: str, about
     )
     *_, choice, answer = driven.of(CallModel)
     assert (choice.purpose, choice.request.grammar, choice.request.max_tokens) == ("choice", None, 1)
+    told = {each.purpose: each.to_json()["call_odds"] for each in driven.of(ModelCalled)}
+    assert told["choice"] == round(LEAST_CALL_ODDS[about] + above, 2)
+    assert {told[purpose] for purpose in told.keys() - {"choice"}} == {None}
     [started] = driven.of(StepStarted)
     assert (started.tools == ("final_answer",)) == (above < 0)
     grammar = answer.request.grammar
