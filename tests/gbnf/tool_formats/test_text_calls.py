@@ -146,6 +146,33 @@ def test_a_call_after_a_text_is_a_call(
     assert [(each.name, each.arguments) for each in parsed.calls] == [call]
 
 
+PROSE = st.text("ab.\n ", min_size=1, max_size=40).map(lambda text: f"{text}\n")
+
+
+@settings(max_examples=scaled(60))
+@given(st.sampled_from(FAMILIES), CALLS, SPELLED, PROSE, PROSE, st.lists(st.integers(0)), st.booleans())
+def test_a_call_between_prose_is_one_if_that_is_requested(
+    family: Family,
+    call: tuple[str, Any],
+    spelling: str,
+    before: str,
+    after: str,
+    cuts: list[int],
+    in_prose: bool,
+) -> None:
+    written = before + spelled([call], spelling, "block") + "\n" + after
+    text = framed(family.form, written)
+    stream = family.form.stream(TOOLS, in_prose=in_prose)
+    bounds = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    deltas = [delta for begin, end in pairwise(bounds) for delta in stream.feed(text[begin:end])]
+    deltas += stream.close()
+    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    names = [delta.name for delta in deltas if isinstance(delta, CallStarted)]
+    is_call = in_prose or not (before.strip() and after.strip())
+    assert names == [call[0]] * is_call
+    assert said.split() == ((before + " " + after) if is_call else written).split()
+
+
 @pytest.mark.parametrize(
     "text",
     [
