@@ -13,7 +13,6 @@ from itertools import groupby
 
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.calls.parsing.streaming import CallStream
-from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.call_reading import CallReader, TextCallReader, WrittenCall
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -54,7 +53,7 @@ class DeltaStream:
 
 
 _NOTHING = Delimiters([])
-_JSON_CALL = re.compile(rf"\s*{text_calls.BEGINNING}")
+_JSON = re.compile(r"\s*(?:```[a-z_]*[ \t]*\n\s*)?(?:\[\s*)?\{")
 
 
 class TextCallDeltas(DeltaStream):
@@ -265,7 +264,7 @@ class _TextSearch:
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the rest of the text, and the calls: by default none with text before and after them."""
-        is_read = not self.only_json or _JSON_CALL.match(self._held) is not None
+        is_read = not self.only_json or _JSON.match(self._held) is not None
         result = self._stream.close() if is_read and not self._is_over else None
         if not isinstance(result, ToolCalls) or not result.calls:
             return self._held, ()

@@ -190,6 +190,39 @@ def test_a_truncated_call_is_no_text_and_has_no_end(text: str) -> None:
         assert not parsed.content
 
 
+ROME = {"city": "Rome"}
+OTHER_KEYS = [
+    {"id": "1", "name": "weather", "arguments": ROME},
+    {"arguments": ROME, "name": "weather"},
+    {"thought": "It is asked for.", "name": "weather", "arguments": ROME},
+    {"action": "weather", "action_input": ROME},
+    {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(ROME)}},
+    {"tool_calls": [{"name": "weather", "arguments": ROME}]},
+]
+
+
+# Functionary, gpt-oss, and others announce a text, in which calls in another syntax are examples
+@pytest.mark.parametrize("name", templates_with_calls())
+def test_in_every_format_an_object_may_begin_with_any_key(name: str) -> None:
+    form = tool_format(name)
+    for value in OTHER_KEYS:
+        for text in (json.dumps(value), f"```json\n{json.dumps(value, indent=2)}\n```"):
+            assert made(form, framed(form, text), [5, 9]) == [("weather", ROME)], text
+
+
+@pytest.mark.parametrize("name", templates_with_calls())
+def test_in_every_format_an_object_without_a_tool_stays_text(name: str) -> None:
+    form = tool_format(name)
+    for value in ({"arguments": ROME, "name": "Marta"}, {"id": "1", "city": "weather"}, {"days": 1}):
+        text = json.dumps(value) + "\n`weather` takes a city."
+        assert isinstance(parsed := form.parse(framed(form, text), TOOLS), FinalAnswer)
+        assert parsed.content.strip() == text
+    if form.text.begin.strip():
+        call = json.dumps({"name": "weather", "arguments": ROME})
+        example = f'{{"days": 1}}\n<tool_call>{call}</tool_call>'
+        assert isinstance(form.parse(framed(form, example), TOOLS), FinalAnswer)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", templates_with_calls())
 def test_no_template_takes_a_call_for_a_text(name: str) -> None:
