@@ -91,7 +91,8 @@ class NativeCalls(CallProtocol):
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
-        return self.tool_format.stream(offered.tools, reasoning=self.reasons_first)
+        in_prose = not offered.other_calls
+        return self.tool_format.stream(offered.tools, reasoning=self.reasons_first, in_prose=in_prose)
 
     def answer_reader(self) -> AnswerReader:
         """Return a reader of an answer in which one call is made."""
@@ -182,7 +183,8 @@ class JsonCalls(CallProtocol):
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
-        return JsonCallStream(offered.tools, final_answer=self.also_final_answer)
+        in_prose = not offered.other_calls
+        return JsonCallStream(offered.tools, final_answer=self.also_final_answer, in_prose=in_prose)
 
 
 @dataclass(frozen=True)
@@ -386,9 +388,9 @@ def _plain_text() -> CompiledRules:
 class JsonCallStream(TextCallDeltas):
     """Reads an answer of `json_grammar`. `final_answer`: a call of that tool is its message."""
 
-    def __init__(self, tools: Sequence[Tool], *, final_answer: bool) -> None:
+    def __init__(self, tools: Sequence[Tool], *, final_answer: bool, in_prose: bool = False) -> None:
         self._reads_message = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
-        super().__init__((*tools, FINAL_ANSWER) if self._reads_message else tools)
+        super().__init__((*tools, FINAL_ANSWER) if self._reads_message else tools, in_prose=in_prose)
         self._message: FinalAnswerText | None = None
 
     def _advance(self) -> list[Delta]:

@@ -125,7 +125,8 @@ class Offered:
 
     `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
     the numbers of earlier steps that arguments may refer to. `other_calls`: a text may be JSON that looks
-    like a call of a tool that is not offered. For `ask_user` and `property_order` see `gbnf.compile_pool`.
+    like a call of a tool that is not offered, and a call between prose is an example. For `ask_user` and
+    `property_order` see `gbnf.compile_pool`.
     """
 
     tools: tuple[Tool, ...]

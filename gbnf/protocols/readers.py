@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gbnf import Grammar
 from gbnf.calls import CallStream, ToolCall, ToolCalls
+from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.rules import prefixed
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import Ref, Rules, alt
@@ -132,20 +133,20 @@ class AnswerNotAllowedError(GbnfError):
 class TextCalls:
     """Calls in the text of a model that nothing constrains, in any syntax, and text.
 
-    `required`: the answer must have a call. `parallel`: it may have several. `optional`: invalid calls are
-    text, and no error.
+    JSON that names no offered tool is text, unless a call is required. `required`: the answer must have a
+    call. `parallel`: it may have several. `optional`: invalid calls are text, and no error.
     """
 
     def __init__(
         self, tools: Sequence[Tool], *, required: bool = False, parallel: bool, optional: bool = False
     ) -> None:
-        self._stream = CallStream(tools)
+        self._stream, self._names = CallStream(tools), ToolNames(tools)
         self._required, self._parallel, self._optional = required, parallel, optional
         self._text = ""
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are no call whatever follows."""
-        self._text += chunk if self._optional else ""
+        self._text += chunk
         return self._texts(self._stream.feed(chunk))
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
@@ -155,12 +156,14 @@ class TextCalls:
         """
         result = self._stream.close()
         shown, text = self._stream.shown, result.content
-        if self._optional and not (isinstance(result, ToolCalls) and result.calls):
-            text = self._text if self._text.startswith(shown) else text
+        is_text = isinstance(result, ToolCalls) and self._is_text(result)
+        if is_text:
+            whole = self._text.partition(result.reasoning)[2].lstrip() if result.reasoning else self._text
+            text = whole if whole.startswith(shown) else text
         deltas = self._texts(text[len(shown) :])
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
-            if result.invalid and not truncated and not self._optional:
+            if result.invalid and not truncated and not is_text:
                 raise AnswerNotAllowedError(result.invalid[0].error)
             calls = tuple(call for call in result.calls if not call.truncated)
         if self._required and not (calls or truncated):
@@ -172,6 +175,12 @@ class TextCalls:
                 CallEnded(index),
             ]
         return deltas
+
+    def _is_text(self, result: ToolCalls) -> bool:
+        """Return whether invalid calls are text."""
+        is_json = result.syntax in ("bare", "openai")  # the other syntaxes have no other meaning
+        names_none = is_json and all(self._names.find(each.name) is None for each in result.invalid)
+        return not result.calls and (self._optional or (names_none and not self._required))
 
     @staticmethod
     def _texts(text: str) -> list[Delta]:

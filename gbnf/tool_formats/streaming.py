@@ -13,7 +13,6 @@ from itertools import groupby
 
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
 from gbnf.calls.parsing.streaming import CallStream
-from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.call_reading import CallReader, TextCallReader, WrittenCall
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -54,17 +53,20 @@ class DeltaStream:
 
 
 _NOTHING = Delimiters([])
-_JSON_CALL = re.compile(rf"\s*{text_calls.BEGINNING}")
+_JSON = re.compile(r"\s*(?:```[a-z_]*[ \t]*\n\s*)?(?:\[\s*)?\{")
 
 
 class TextCallDeltas(DeltaStream):
-    """Reads a text with calls in any syntax chunk by chunk."""
+    """Reads a text with calls in any syntax chunk by chunk.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    `in_prose`: what looks like a call between prose is one, rather than an example.
+    """
+
+    def __init__(self, tools: Iterable[Tool], *, in_prose: bool = False) -> None:
         super().__init__()
         tools = tuple(tools)
         self._calls = TextCallReader(self._cursor, tools, self._deltas.append)
-        self._in_text = _TextSearch(tools) if tools else None
+        self._in_text = _TextSearch(tools, in_prose) if tools else None
 
     @property
     def calls(self) -> list[WrittenCall]:
@@ -109,9 +111,10 @@ class CallDeltas(TextCallDeltas):
         *,
         reasoning: bool = False,
         text_only: bool = False,
+        in_prose: bool = False,
     ) -> None:
         tools = tuple(tools)
-        super().__init__(() if text_only else tools)
+        super().__init__(() if text_only else tools, in_prose=in_prose)
         self._delimiters = format_delimiters(format)
         self._calls: CallReader = CallReader(self._cursor, format, tools, self._deltas.append)
         self._pending: list[str] = []  # text that counts only if other text follows
@@ -239,8 +242,8 @@ class CallDeltas(TextCallDeltas):
 class _TextSearch:
     """Searches an answer's text for calls in any other syntax. Text that may be one is held."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
-        self._stream = CallStream(tools)
+    def __init__(self, tools: tuple[Tool, ...], in_prose: bool) -> None:
+        self._stream, self._in_prose = CallStream(tools), in_prose
         self._shown, self._held = 0, ""
         self._is_over = False  # after a call of the format, or inside text that the stream leaves out
         self.only_json = False  # no other calls
@@ -260,10 +263,12 @@ class _TextSearch:
         return [TextDelta(certain)] if certain else []
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return the rest of the text, and the calls: none if there is text before and after them."""
-        is_read = not self.only_json or _JSON_CALL.match(self._held) is not None
+        """Return the rest of the text, and the calls: by default none with text before and after them."""
+        is_read = not self.only_json or _JSON.match(self._held) is not None
         result = self._stream.close() if is_read and not self._is_over else None
-        if not isinstance(result, ToolCalls) or not result.calls or result.inside_prose:
+        if not isinstance(result, ToolCalls) or not result.calls:
+            return self._held, ()
+        if result.inside_prose and not self._in_prose:
             return self._held, ()
         return result.content[self._shown :].rstrip(), result.calls
 

@@ -294,9 +294,12 @@ class ToolFormat(FormatFields):
         """Return a parser of an answer of `text_grammar`: what looks like a call in its text is text."""
         return CallDeltas(self, (), reasoning=True, text_only=True)
 
-    def stream(self, tools: Iterable[Tool], *, reasoning: bool = False) -> CallDeltas:
-        """Return a parser of an answer that arrives chunk by chunk; `reasoning` as for `grammar`."""
-        return CallDeltas(self, tools, reasoning=reasoning)
+    def stream(self, tools: Iterable[Tool], *, reasoning: bool = False, in_prose: bool = False) -> CallDeltas:
+        """Return a parser of an answer that arrives chunk by chunk; `reasoning` as for `grammar`.
+
+        `in_prose`: JSON between prose that looks like a call is one, rather than an example.
+        """
+        return CallDeltas(self, tools, reasoning=reasoning, in_prose=in_prose)
 
 
 def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: Iterable[Tool]) -> ParseResult:

@@ -220,10 +220,11 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
     written = [call for each in spoken for call in each.written]
     known = [call for call in written if names.find(call.name) is not None]
     chosen = min(known or written, key=lambda call: _PRIORITY[call.syntax], default=None)
+    first = next((each for each in segments if text[each.start : each.end].strip()), None)
+    if first is not None and (begin or first.kind == "reasoning"):
+        prose = prose.lstrip()
     if chosen is None:
-        first = next((each for each in segments if text[each.start : each.end].strip()), None)
-        opens = first is not None and (begin or first.kind == "reasoning")
-        return FinalAnswer(prose.lstrip() if opens else prose, reasoning, tuple(notes))
+        return FinalAnswer(prose, reasoning, tuple(notes))
     calls: list[ToolCall] = []
     invalid: list[InvalidToolCall] = []
     for call in written:
@@ -239,7 +240,7 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
     index = next(index for index, each in enumerate(spoken) if chosen in each.written)
     inside_prose = _says(text, spoken[:index]) and _says(text, spoken[index:])
     return ToolCalls(
-        tuple(calls), chosen.syntax, tuple(invalid), prose.strip(), reasoning, tuple(notes), inside_prose
+        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), inside_prose
     )
 
 

@@ -31,12 +31,12 @@ class Enforcement:
 
     `ignored`: the paths of what in the request has no effect.
 
-    After decoding: `verified`, whether the text was matched against the grammar again; `invalid`, what is
-    wrong with arguments, as far as the grammar does not enforce it; `forced_tokens`, those that the grammar
-    determined, and `sampled_tokens`, the others; `retries`, how often the backend was asked again;
-    `shortened_at`, the index in the answer from which on the token limit determined it, so that it could end,
-    or `repeated`, what the model repeated there without an end; `failed_before`, the tools of calls that have
-    failed in the conversation with the same arguments.
+    After decoding: `invalid`, what is wrong with arguments, as far as the grammar does not enforce it;
+    `verified`, whether the text was matched against the grammar again, and nothing is invalid;
+    `forced_tokens`, those that the grammar determined, and `sampled_tokens`, the others; `retries`, how often
+    the backend was asked again; `shortened_at`, the index in the answer from which on the token limit
+    determined it, so that it could end, or `repeated`, what the model repeated there without an end;
+    `failed_before`, the tools of calls that have failed in the conversation with the same arguments.
     """
 
     grammar_hash: str | None = None

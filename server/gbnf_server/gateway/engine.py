@@ -30,6 +30,7 @@ from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     GbnfText,
+    ToolChoice,
     call_key,
     excluded_calls,
     failed_calls,
@@ -37,6 +38,7 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
+from gbnf_server.gateway.corrections import answer_corrected
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
 from gbnf_server.planner.call_checks import proposes_call
@@ -118,13 +120,15 @@ class Engine(Answers):
                 offered, compiled = compiled.tools, await _with_odds(request, compiled, backend)
                 if offered and not compiled.tools:
                     source = partial(_answer_without, offered, request.messages, backend)
+            ask_again = partial(self._required_calls, request, target, compiled, backend)
+            source = partial(answer_corrected, source, compiled.tools, ask_again)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
                 turn = await asyncio.to_thread(Turn.of, request, compiled.tools)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 if turn is not None:
-                    async for each in _answer_turn(turn, request, compiled, backend, asked, choice):
+                    async for each in _answer_turn(turn, request, compiled, source, backend, asked, choice):
                         yield each
                     continue
                 async with aclosing(source(asked)) as events:
@@ -164,6 +168,23 @@ class Engine(Answers):
             ignored = tuple(f"chat_template_kwargs.{name}" for name in unused)
             compiled = replace(compiled, enforcement=replace(compiled.enforcement, ignored=ignored))
         return request, target, limit, compiled
+
+    async def _required_calls(
+        self,
+        request: ChatRequest,
+        target: Target,
+        compiled: Compiled,
+        backend: Backend,
+        asked: Asked,
+        calls: Sequence[ReadCall],
+    ) -> Answered | None:
+        """Return an answer that has to call the tools of these calls; None if no grammar makes it valid."""
+        if compiled.grammar is None or not compiled.enforcement.exact:
+            return None
+        choice = ToolChoice("required", tuple(dict.fromkeys(call.name for call in calls)))
+        required = await self._compiler.compiled(replace(request, tool_choice=choice, output=None), target)
+        constrained = replace(asked.request, grammar=required.constraint)
+        return await collect_answer(backend, replace(asked, request=constrained, reader=required.reader))
 
     def _asked(
         self, request: ChatRequest, compiled: Compiled, choice: int, limit: int, evidence: Evidence | None
@@ -304,13 +325,19 @@ async def _answer_without(
 
 
 async def _answer_turn(
-    turn: Turn, request: ChatRequest, compiled: Compiled, backend: Backend, asked: Asked, choice: int
+    turn: Turn,
+    request: ChatRequest,
+    compiled: Compiled,
+    source: AnswerSource,
+    backend: Backend,
+    asked: Asked,
+    choice: int,
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the answer of a small model after results, whole: its next call, or its text from the results."""
     deltas: list[Delta] = []
     answered = None
     if not await asyncio.to_thread(turn.is_done):
-        async with aclosing(answer(backend, asked)) as events:
+        async with aclosing(source(asked)) as events:
             async for event in events:
                 if isinstance(event, Answered):
                     answered = event
@@ -381,7 +408,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
     tokens, forced = completion.usage.completion_tokens, completion.usage.forced_tokens
     enforcement = replace(
         compiled.enforcement,
-        verified=answered.verified,
+        verified=answered.verified and not answered.invalid,
         invalid=answered.invalid,
         forced_tokens=forced,
         sampled_tokens=tokens - forced,

@@ -20,14 +20,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.messages import error_text
-from gbnf.protocols.call_protocols import pop_reasoning
+from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
@@ -123,6 +124,8 @@ def check_completion(
 ) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
     found = _read(completion, offer, options)
+    if options.is_small_native and not succeeded(state.steps):
+        found = _with_proposed_call(found, offer)
     try:
         accepted = _checked(found, offer, state, options)
         _check_length(accepted.tool, completion)
@@ -133,6 +136,17 @@ def check_completion(
             refused.call, name = found.call, found.call.get("name")
         refused.tool = next((tool for tool in offer.callable if tool.name == name), None)
         raise
+
+
+def _with_proposed_call(found: ParsedCall, offer: OfferedTools) -> ParsedCall:
+    """Return the call that an answer proposes between prose, if it is possible now; otherwise the answer."""
+    if found.call["name"] == FINAL_ANSWER.name:
+        with suppress(UnreadableCallError):
+            message = found.call["arguments"]["message"]
+            proposed = CallsInText().read(message, offer.own, steps=offer.refers_to)
+            if proposed.call["name"] != FINAL_ANSWER.name:
+                return replace(proposed, reasoning=found.reasoning)
+    return found
 
 
 def _checked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,17 +13,29 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_schema
 from gbnf.errors import clip
 from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
-from gbnf.protocols.readers import EitherReader, FinalAnswerText, PlainText, SpokenText, WholeJsonCall, union
-from gbnf.tool_formats import CallEnded, CallStarted, Delta
+from gbnf.protocols.readers import (
+    AnswerNotAllowedError,
+    AnswerReader,
+    EitherReader,
+    FinalAnswerText,
+    PlainText,
+    SpokenText,
+    TextCalls,
+    WholeJsonCall,
+    union,
+)
+from gbnf.tool_formats import CallEnded, CallStarted, Delta, detect
 from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import json_values, texts, tool
+from support.tool_templates import JSON_IN_TAGS
 
 TOOLS = (tool("go", x={"type": "integer"}),)
 CALLS = json_grammar(TOOLS, tool_choice="required", parallel=True, final_answer=False)
 OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
 EITHER = union(CALLS, OBJECT)
 WAYS = ((CALLS, lambda: JsonCallStream(TOOLS, final_answer=False)), (OBJECT, PlainText))
+FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
 NOW = '{"name": "get_now", "arguments": {}}'
 A_CALL = '{"name": "go", "arguments": {"x": 3}}'
 
@@ -80,6 +93,76 @@ def test_a_final_answer_is_text_and_a_truncated_call_nothing() -> None:
     assert text(read('{"name": "final_answer", "arguments": {"message": "yes"}}')) == "yes"
     for written in ("", "[1]", '{"name": "go", "argu', '{"name": "final_answer", "arguments": {}}', "3"):
         assert read(written) == []
+
+
+NAMES = st.sampled_from(["Marta", "build", "my-tool", "sin", "going", "fetch_go", ""])
+#: Without markers, which mean something in any text.
+PLAIN: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('aZ_-. é\\n"{}', max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=3),
+    max_leaves=5,
+)
+VALUES = st.one_of(
+    PLAIN,
+    st.builds(
+        lambda key, name, inner, value: {key: name, inner: value},
+        st.sampled_from(["name", "function", "tool", "action"]),
+        NAMES,
+        st.sampled_from(["arguments", "args", "parameters", "input", "age"]),
+        PLAIN,
+    ),
+    st.builds(
+        lambda name: {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}, NAMES
+    ),
+)
+PROSE = st.sampled_from(
+    [
+        "Here is the file:\n",
+        "\n\nSave it as package.json.",
+        "\n## Usage\n",
+        " * first\n * second\n",
+        "`npm i`",
+        "\n",
+    ]
+)
+PARTS = st.one_of(
+    PROSE,
+    VALUES.map(json.dumps),
+    VALUES.map(lambda value: f"\n```json\n{json.dumps(value, indent=2)}\n```\n"),
+)
+READERS: tuple[Callable[[], AnswerReader], ...] = (
+    lambda: TextCalls(TOOLS, parallel=True),
+    lambda: TextCalls(TOOLS, parallel=False, optional=True),
+    lambda: JsonCallStream(TOOLS, final_answer=False),
+    lambda: JsonCallStream(TOOLS, final_answer=False, in_prose=True),
+    lambda: FORMAT.stream(TOOLS),
+    lambda: FORMAT.stream(TOOLS, in_prose=True),
+)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=5).map("".join), st.integers(1, 40))
+def test_what_names_no_offered_tool_is_text_and_unchanged(written: str, size: int) -> None:
+    for new in READERS:
+        reader = new()
+        deltas = [d for at in range(0, len(written), size) for d in reader.feed(written[at : at + size])]
+        deltas += reader.close()
+        assert (text(deltas).rstrip(), calls(deltas)) == (written.rstrip(), [])
+
+
+@pytest.mark.parametrize(
+    "written", ['{"name": "going", "arguments": {}}', '{"name": "go", "arguments": {"x": }}']
+)
+def test_where_a_call_is_required_or_broken_it_is_an_error(written: str) -> None:
+    reader = TextCalls(TOOLS, parallel=False, required="going" in written)
+    reader.feed(written)
+    with pytest.raises(AnswerNotAllowedError):
+        reader.close()
+
+
+def test_reasoning_before_a_text_is_no_part_of_it() -> None:
+    reader = TextCalls(TOOLS, parallel=False)
+    written = '{"name": "Marta", "arguments": {}}'
+    assert text([*reader.feed(f"<think>Well.</think>\n{written}"), *reader.close()]) == written
 
 
 def test_rules_of_both_may_have_the_same_names() -> None:

@@ -146,6 +146,33 @@ def test_a_call_after_a_text_is_a_call(
     assert [(each.name, each.arguments) for each in parsed.calls] == [call]
 
 
+PROSE = st.text("ab.\n ", min_size=1, max_size=40).map(lambda text: f"{text}\n")
+
+
+@settings(max_examples=scaled(60))
+@given(st.sampled_from(FAMILIES), CALLS, SPELLED, PROSE, PROSE, st.lists(st.integers(0)), st.booleans())
+def test_a_call_between_prose_is_one_if_that_is_requested(
+    family: Family,
+    call: tuple[str, Any],
+    spelling: str,
+    before: str,
+    after: str,
+    cuts: list[int],
+    in_prose: bool,
+) -> None:
+    written = before + spelled([call], spelling, "block") + "\n" + after
+    text = framed(family.form, written)
+    stream = family.form.stream(TOOLS, in_prose=in_prose)
+    bounds = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    deltas = [delta for begin, end in pairwise(bounds) for delta in stream.feed(text[begin:end])]
+    deltas += stream.close()
+    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    names = [delta.name for delta in deltas if isinstance(delta, CallStarted)]
+    is_call = in_prose or not (before.strip() and after.strip())
+    assert names == [call[0]] * is_call
+    assert said.split() == ((before + " " + after) if is_call else written).split()
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -161,6 +188,39 @@ def test_a_truncated_call_is_no_text_and_has_no_end(text: str) -> None:
         assert isinstance(parsed, ToolCalls)
         assert [call.truncated for call in parsed.calls] == [True]
         assert not parsed.content
+
+
+ROME = {"city": "Rome"}
+OTHER_KEYS = [
+    {"id": "1", "name": "weather", "arguments": ROME},
+    {"arguments": ROME, "name": "weather"},
+    {"thought": "It is asked for.", "name": "weather", "arguments": ROME},
+    {"action": "weather", "action_input": ROME},
+    {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(ROME)}},
+    {"tool_calls": [{"name": "weather", "arguments": ROME}]},
+]
+
+
+# Functionary, gpt-oss, and others announce a text, in which calls in another syntax are examples
+@pytest.mark.parametrize("name", templates_with_calls())
+def test_in_every_format_an_object_may_begin_with_any_key(name: str) -> None:
+    form = tool_format(name)
+    for value in OTHER_KEYS:
+        for text in (json.dumps(value), f"```json\n{json.dumps(value, indent=2)}\n```"):
+            assert made(form, framed(form, text), [5, 9]) == [("weather", ROME)], text
+
+
+@pytest.mark.parametrize("name", templates_with_calls())
+def test_in_every_format_an_object_without_a_tool_stays_text(name: str) -> None:
+    form = tool_format(name)
+    for value in ({"arguments": ROME, "name": "Marta"}, {"id": "1", "city": "weather"}, {"days": 1}):
+        text = json.dumps(value) + "\n`weather` takes a city."
+        assert isinstance(parsed := form.parse(framed(form, text), TOOLS), FinalAnswer)
+        assert parsed.content.strip() == text
+    if form.text.begin.strip():
+        call = json.dumps({"name": "weather", "arguments": ROME})
+        example = f'{{"days": 1}}\n<tool_call>{call}</tool_call>'
+        assert isinstance(form.parse(framed(form, example), TOOLS), FinalAnswer)
 
 
 @pytest.mark.slow

@@ -93,7 +93,9 @@ def test_arguments_of_a_plain_server_are_validated_and_asked_for_again() -> None
     [
         (ToolChoice("required"), "No."),
         (ToolChoice("required", ("stop",)), GO),
-        (ToolChoice("auto"), '{"name": "delete_all", "arguments": {}}'),
+        (ToolChoice("auto"), '<tool_call>{"name": "delete_all", "arguments": {}}</tool_call>'),
+        (ToolChoice("auto"), '{"name": "go", "arguments": {"place": }}'),
+        (ToolChoice("required"), '{"name": "delete_all", "arguments": {}}'),
     ],
 )
 def test_a_plain_server_that_calls_no_tool_of_the_request_is_a_502(choice: ToolChoice, written: str) -> None:

@@ -146,6 +146,9 @@ def test_a_client_that_wants_a_call_gets_it(more: Any) -> None:
     assert [name for name, _ in calls(events)] == ["get_weather"]
 
 
+TEXT_FIRST = ((b"You", -0.001), (b"`", -9.0))
+
+
 def test_a_large_model_and_one_without_hints_may_repeat() -> None:
     again = called("get_weather", city="Paris")
     request = ChatRequest("m", conversation(*WEATHER), tools=TOOLS, sampling=Sampling(temperature=0))
@@ -155,7 +158,7 @@ def test_a_large_model_and_one_without_hints_may_repeat() -> None:
         engine.close()
 
 
-def answering(answer: str) -> Small:
+def answering(answer: str, top: tuple[tuple[bytes, float], ...] = TEXT_FIRST) -> Small:
     """A model that means to answer, by the odds of its first token."""
     model = Small("", answer)
     first = model.generate
@@ -163,7 +166,6 @@ def answering(answer: str) -> Small:
     async def generate(request: Request) -> Any:
         async for event in first(request):
             is_last = isinstance(event, Completion) and request.max_tokens == 1
-            top = ((b"You", -0.001), (b"`", -9.0))
             if isinstance(event, TextDelta):
                 for at in range(0, len(event.text), 10):
                     yield TextDelta(event.text[at : at + 10])
@@ -185,6 +187,39 @@ def test_a_call_that_an_answer_proposes_is_made(name: str, made: bool, after: st
     assert text(events).startswith("You can do this:")
     assert ("arguments" in text(events)) is not made
     assert end(events).reason == ("tool_calls" if made else "stop")
+
+
+BETWEEN = f"I will read it:\n\n```json\n{json.dumps(called('read_file', path='b.txt'))}\n```\n\nIt is short."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "top", [((b"`", -0.01), (b"I", -5.0)), ((b"`", -0.47), (b"I", -0.97)), ((b"I", -0.01), (b"`", -5.0))]
+)
+def test_however_sure_a_small_model_is_its_call_between_prose_is_made(top: Any, stream: bool) -> None:
+    events = ask(answering(BETWEEN, top), "read b.txt to me", stream=stream)
+    assert calls(events) == [("read_file", '{"path": "b.txt"}')]
+    assert text(events).split() == ["I", "will", "read", "it:", "It", "is", "short."]
+
+
+@pytest.mark.parametrize(
+    ("query", "texts", "parameters"),
+    [
+        ("read b.txt to me", [BETWEEN], 8_000_000_000),
+        ("read b.txt to me, in JSON", ["", BETWEEN], 500_000_000),
+    ],
+)
+def test_a_call_between_prose_of_a_large_model_or_in_requested_json_is_an_example(
+    query: str, texts: list[str], parameters: int
+) -> None:
+    events = ask(Small(*texts, parameters=parameters), query)
+    assert (calls(events), text(events)) == ([], BETWEEN)
+
+
+def test_a_call_between_prose_of_a_small_model_without_a_format_is_made() -> None:
+    model = Small(BETWEEN)
+    model.model = ModelInfo(parameters=135_000_000)
+    assert calls(ask(model, "read b.txt to me")) == [("read_file", '{"path": "b.txt"}')]
 
 
 JAZZ = "what is the history of jazz?"

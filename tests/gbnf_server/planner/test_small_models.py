@@ -231,6 +231,25 @@ def test_an_answer_that_proposes_a_call_makes_it() -> None:
     assert driven.run.answer == "Done: invoices."
 
 
+@pytest.mark.parametrize("options", [SMALL, LARGE])
+@pytest.mark.parametrize(
+    ("query", "call", "made"),
+    [
+        (ASKED, FOLDER, True),
+        (ASKED, {"name": "create_dirs", "arguments": {"paths": "invoices"}}, True),
+        (ASKED, {"name": "create_folder", "arguments": {"paths": ["invoices"]}}, False),
+    ],
+)
+def test_a_call_between_prose_is_one_of_a_small_model_only(
+    options: Any, query: str, call: Any, made: bool
+) -> None:
+    text = f"I will make it:\n\n{written(call)}\n\nThen it is there."
+    driven = drive(query, text, "Done: invoices.", options=options, replies=[{"entries": ["invoices"]}])
+    made = made and options is SMALL
+    assert [effect.arguments for effect in driven.of(ExecuteTool)] == [{"paths": ["invoices"]}] * made
+    assert driven.run.answer == ("Done: invoices." if made else text)
+
+
 def test_a_call_that_is_proposed_for_something_else_is_not_made() -> None:
     proposed = 'Use this:\n\n```json\n{"name": "get_now", "arguments": {}}\n```'
     options = {**SMALL, "gives_logprobs": True}

@@ -213,7 +213,7 @@ def test_a_piece_that_repeats_takes_linear_work(begin: str, piece: str) -> None:
     st.data(),
     model_texts
     | actions
-    | st.builds(render_tool_calls, call_lists, shape_names).map(lambda text: f"So:\n{text}\nDone."),
+    | st.builds(render_tool_calls, call_lists, shape_names).map(lambda text: f"\n So:\n{text}\nDone."),
 )
 def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: Any) -> None:
     stream, left = CallStream(POOL), text
@@ -230,4 +230,4 @@ def test_a_stream_shows_no_call_and_ends_like_the_whole_text(data: Any, text: An
     if isinstance(step, FinalAnswer):
         assert step.content.startswith(stream.shown)
     else:
-        assert step.content.startswith(stream.shown.strip())
+        assert step.content.startswith(stream.shown.rstrip())

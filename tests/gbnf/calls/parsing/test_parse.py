@@ -343,6 +343,7 @@ def test_an_unknown_syntax_is_an_error() -> None:
         '`{"x": 1}0`<function=get_now>[{"name": "get_now", "arguments": {"a": "`"}}]',
         '`{"x":\n1}0`<function=get_now>[{"name": "get_now", "arguments": {"a": "`"}}]',
         '{"x":\n"`<b>"} 0 get_now {"name": "get_now", "arguments": {}}',
+        '\n Sure, I will.\n```json\n{"name": "get_now", "arguments": {}}\n```\nThis is the time.',
     ],
 )
 def test_streams_that_once_showed_too_much(text: str) -> None:
@@ -351,4 +352,4 @@ def test_streams_that_once_showed_too_much(text: str) -> None:
         stream.feed(char)
     step = stream.close()
     assert step == parse_tool_calls(text, POOL2)
-    assert step.content.startswith(stream.shown if isinstance(step, FinalAnswer) else stream.shown.strip())
+    assert step.content.startswith(stream.shown if isinstance(step, FinalAnswer) else stream.shown.rstrip())

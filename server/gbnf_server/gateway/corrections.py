@@ -1,0 +1,85 @@
+"""Correct the calls in a model's text: a grammar holds those at the beginning of an answer only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from gbnf import Tool
+from gbnf.calls.repair import repair_call
+from gbnf.prompts.messages import call_text
+from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
+
+
+async def answer_corrected(
+    source: AnswerSource,
+    tools: Sequence[Tool],
+    ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
+    asked: Asked,
+) -> AsyncGenerator[AnswerEvent, None]:
+    """Yield the events of an answer. Invalid calls are corrected if nothing of them has left.
+
+    They are repaired by their schemas, or else those of `ask_again` take their place, if it returns any.
+    """
+    held: AnswerPiece | None = None  # it has calls: those of a text come with its end
+    async with aclosing(source(asked)) as events:
+        async for event in events:
+            end = event if isinstance(event, Answered) else None
+            if held is not None:
+                if end is not None and end.invalid and _are_whole(end.calls, held):
+                    end = await asyncio.to_thread(_repaired, end, tools) or await _again(
+                        end, ask_again, asked
+                    )
+                    said = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
+                    held = replace(held, deltas=(*said, *_deltas(end.calls)))
+                yield held
+            held = event if isinstance(event, AnswerPiece) and _begun(event) else None
+            if held is None:
+                yield end or event
+
+
+def _begun(piece: AnswerPiece) -> int:
+    return sum(isinstance(delta, CallStarted) for delta in piece.deltas)
+
+
+def _are_whole(calls: Sequence[ReadCall], piece: AnswerPiece) -> bool:
+    return len(calls) == _begun(piece) and all(call.ended for call in calls)
+
+
+def _repaired(answered: Answered, tools: Sequence[Tool]) -> Answered | None:
+    """Return an answer with repaired calls, None if one remains invalid."""
+    calls: list[ReadCall] = []
+    for call in answered.calls:
+        repaired = repair_call({"name": call.name, "arguments": call.arguments}, tools)
+        if not repaired.ok:
+            return None
+        calls.append(ReadCall(call.name, [call_text(repaired.call["arguments"])], ended=True))
+    return replace(answered, calls=tuple(calls), invalid=())
+
+
+async def _again(
+    answered: Answered,
+    ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
+    asked: Asked,
+) -> Answered:
+    """Return an answer with the calls of another; unchanged without any, and if they are invalid."""
+    found = await ask_again(asked, answered.calls)
+    if found is None or found.completion.grammar_violation is not None or found.invalid:
+        return answered
+    if not found.calls or not all(call.ended for call in found.calls):
+        return answered
+    return replace(answered, calls=found.calls, invalid=(), retries=answered.retries + 1)
+
+
+def _deltas(calls: Sequence[ReadCall]) -> list[Delta]:
+    deltas: list[Delta] = []
+    for index, call in enumerate(calls):
+        deltas += [
+            CallStarted(index, f"call_{index + 1}", call.name),
+            ArgumentsDelta(index, call.arguments),
+            CallEnded(index),
+        ]
+    return deltas
