@@ -213,7 +213,7 @@ class Batch:
                 outcomes[entry["run"]["outcome"]] += 1
             elif entry.get("kind") == "begun":
                 begun[f"{entry['id']} {json.dumps(entry['call'], sort_keys=True)}"] += 1
-            elif entry.get("kind") == "done" and entry["result"]:
+            elif entry.get("kind") == "done" and entry.get("result"):
                 folders |= set(entry["result"]["entries"])
         lost = sum(not (self.folder / "batch" / folder).is_dir() for folder in folders)
         doubled = sum(count > 1 for count in begun.values())
