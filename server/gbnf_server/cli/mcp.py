@@ -83,12 +83,13 @@ def _address(text: str) -> tuple[str, int]:
 def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     import uvicorn
 
-    from gbnf_server.web.http_server import listen, url_of
+    from gbnf_server.web.http_server import KEEP_ALIVE_S, listen, url_of
 
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")
         say("ready; press Ctrl-C to stop")
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_LAST_REQUESTS_S)
+        times = {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": _LAST_REQUESTS_S}
+        config = uvicorn.Config(app, log_level="warning", **times)
         try:
             uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
