@@ -36,7 +36,7 @@ def _raise(error: BaseException) -> NoReturn:
 def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
     """Start blocking work in a daemon thread: the program ends without waiting for it.
 
-    That there is no thread for it is an error of the work: the caller gives back what it took when it is done.
+    That no thread can be started is an error of the work: callers give back what they took when it is done.
     """
     done: Future[_Value] = Future()
     done.set_running_or_notify_cancel()  # so that a waiting task that is cancelled does not cancel it

@@ -128,18 +128,17 @@ async def test_a_server_that_does_not_answer_keeps_no_thread(tmp_path: Path) -> 
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Hung({"hi": [DONE, DONE]})
     asked = ChatRequest("planner", (user("hi"),))
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    events = [made.answer(asked, backend) for _ in range(2)]
-    begun = [asyncio.create_task(anext(each)) for each in events]
+    runs = [made.answer(asked, backend) for _ in range(2)]
+    begun = [asyncio.ensure_future(anext(run)) for run in runs]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(60):
             await asyncio.to_thread(int)
     finally:
         answers.set()
-    for each in await asyncio.gather(*begun):
-        assert isinstance(each, Started)
-    for each in events:
-        await each.aclose()
+    assert all(isinstance(event, Started) for event in await asyncio.gather(*begun))
+    for run in runs:
+        await run.aclose()
 
 
 @pytest.mark.parametrize("approve_all", [False, True])
