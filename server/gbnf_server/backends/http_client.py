@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import json
 import ssl
-from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep
+from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep, to_thread
 from asyncio import timeout as time_limit
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
+from itertools import accumulate
 from time import monotonic
 from typing import Any, Literal, TypeVar
 from urllib.request import getproxies, proxy_bypass
@@ -32,6 +34,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
+from gbnf.prompts.messages import Image
 from gbnf_server.backends.wire import LineDecoder
 from gbnf_server.llama.api_keys import find as find_saved_key
 from gbnf_server.system.addresses import is_loopback
@@ -39,6 +42,8 @@ from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendU
 
 Method = Literal["GET", "POST"]
 _Value = TypeVar("_Value")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_LARGE, _SMALL = 256 * 1024, 32  # bytes: what is written in a millisecond, and a number with its key
 find_api_key = find_saved_key
 """Return the API key of a llama-server that this user started, by its URL; None without one."""
 
@@ -242,11 +247,12 @@ class HttpSession:
         has_limit = timeout is not None
         timeout = policy.timeout if timeout is None else min(timeout, policy.timeout)
         deadline = monotonic() + timeout
+        content = None if body is None else await run_beside(partial(_encoded, body), body)
         has_begun = False
         while True:
             response = None
             try:
-                async with aclosing(self._send(method, path, body, tokens, deadline, by_line)) as received:
+                async with aclosing(self._send(method, path, content, tokens, deadline, by_line)) as received:
                     async for item in received:
                         if isinstance(item, httpx.Response):
                             response = item
@@ -283,15 +289,14 @@ class HttpSession:
         self,
         method: Method,
         path: str,
-        body: dict[str, Any] | None,
+        content: bytes | None,
         tokens: int,
         deadline: float,
         by_line: bool,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""
-        size, content = _MOST, None
-        if body is not None:
-            content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        size = _MOST
+        if content is not None:
             size += _REPEATED * len(content) + _MOST_PER_TOKEN * tokens
         request = self._owner.request(method, path, content)
         # less than what is left, so that a server that does not answer at all is told apart from a late one
@@ -328,6 +333,41 @@ class HttpSession:
             if lines is not None and self._owner.closes_streams:
                 await self.close()
         yield httpx.Response(response.status_code, headers=response.headers, content=bytes(kept))
+
+
+async def run_beside(work: Callable[[], _Value], read: Any) -> _Value:
+    """Return what `work` makes of messages or of JSON, `read`: of large ones in a thread."""
+    # a small one is sooner done than handed to a thread and back
+    return await to_thread(work) if _is_large(read) else work()
+
+
+def _is_large(value: Any) -> bool:
+    return any(size > _LARGE for size in accumulate(_sizes(value)))
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """Yield about how many bytes each part of a value takes."""
+    yield _SMALL
+    match value:
+        case str():
+            yield len(value)
+        case Image():
+            yield len(value.data)
+        case Mapping():
+            for each in value.values():
+                yield from _sizes(each)
+        case list() | tuple():
+            for each in value:
+                yield from _sizes(each)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    # as one piece, a large body would stop all threads until it is complete
+    pieces = _JSON.iterencode(body) if _is_large(body) else [_JSON.encode(body)]
+    content = bytearray()
+    for piece in pieces:
+        content += piece.encode()
+    return bytes(content)
 
 
 class _CountingNetwork(httpcore.AnyIOBackend):

@@ -42,7 +42,7 @@ from gbnf_server.backends.base import (
     Usage,
 )
 from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
-from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy
+from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
 from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
 from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
@@ -257,12 +257,17 @@ class LlamaServer(HttpBackend):
         """Return the prompt, with a marker for each image, and the images."""
         if not properties.info.takes_images:
             refuse_images(request.messages, self.name)
-        conversation = properties.rules.conversation(request)
-        given, images = _template_input(conversation, properties.media_marker)
-        prompt = properties.template.render(given)
+
+        def begin() -> tuple[Conversation, TemplateInput, list[str], str | None]:
+            conversation = properties.rules.conversation(request)
+            given, images = _template_input(conversation, properties.media_marker)
+            return conversation, given, images, properties.template.render(given)
+
+        read = request.messages, request.tools
+        conversation, given, images, prompt = await run_beside(begin, read)
         if prompt is None:
             prompt = await self._render(session, given)
-            properties.template.compare(given, prompt)
+            await run_beside(partial(properties.template.compare, given, prompt), read)
         if conversation.tool_format is not None:
             prompt = close_prompt(conversation.tool_format, prompt, reasoning=conversation.reasons)
         return conversation.finish(prompt), images

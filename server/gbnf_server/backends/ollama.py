@@ -18,6 +18,7 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ from gbnf_server.backends.base import (
     Usage,
 )
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
-from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
@@ -94,7 +95,7 @@ class Ollama(HttpBackend):
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = TemplateRoles(system=True, tool=tool_role)
 
-    def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
+    async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         if request.tools:
             raise RequestNotSupportedError(self.name, "tools", "Ollama constrains no calls of its own tools.")
         if request.template_variables:
@@ -103,9 +104,12 @@ class Ollama(HttpBackend):
             raise RequestNotSupportedError(self.name, "logprobs", "Use a llama-server.")
         if request.stop and request.grammar is not None:
             raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
-        body = self._body(request)
+        body = await run_beside(partial(self._body, request), request.messages)
         read = partial(self._read, body=body)
-        return stream_answer(session, "/api/chat", body, request, OllamaStream, read)
+        answer = stream_answer(session, "/api/chat", body, request, OllamaStream, read)
+        async with aclosing(answer):
+            async for event in answer:
+                yield event
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {

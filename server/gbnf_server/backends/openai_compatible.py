@@ -38,7 +38,7 @@ from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
-from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages, escape_texts
@@ -154,7 +154,8 @@ class OpenAICompatible(HttpBackend):
             _, request = await self._timed(request, self._fetch_model(session))
         read = partial(self._read, request=request)
         path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
-        answer = stream_answer(session, path, self._body(request), request, ChatStream, read)
+        body = await run_beside(partial(self._body, request), (request.messages, request.tools))
+        answer = stream_answer(session, path, body, request, ChatStream, read)
         async with aclosing(answer):
             async for event in answer:
                 yield event

@@ -14,12 +14,11 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from gbnf.prompts.messages import Image
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, RetryPolicy
@@ -31,6 +30,7 @@ from gbnf_server.system.errors import (
 )
 
 _KNOWN_PREFIXES = 10_000
+_PREFIX = 64 * 1024  # characters that are compared, in about a millisecond
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _UNAVAILABLE = frozenset({502, 503, 504})
 _PROBE_POLICY = RetryPolicy(timeout=10.0, retries=0, loading_timeout=0.0)
@@ -272,16 +272,22 @@ def _is_down(error: BackendError) -> bool:
 
 
 def _prefix(request: Request) -> bytes:
-    """Return the hash of a request's salt, its tools and its messages up to the first of the user."""
-    first: list[Any] = []
-    for message in request.messages:
-        first.append(message)
-        if message["role"] == "user":
+    """Return the hash of the beginning of a request: salt, tools, messages up to the first of the user."""
+    digest, left = hashlib.sha256(), _PREFIX
+    for part in _beginning(request):
+        text = json.dumps(part, sort_keys=True, default=list)[:left]
+        digest.update(text.encode())
+        left -= len(text)
+        if not left:
             break
-    content = [request.cache_salt, list(request.tools), first]
-    text = json.dumps(content, sort_keys=True, default=_image_hash)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return digest.digest()
 
 
-def _image_hash(value: Any) -> Any:
-    return hashlib.sha256(value.data).hexdigest() if isinstance(value, Image) else list(value)
+def _beginning(request: Request) -> Iterator[Any]:
+    yield request.cache_salt
+    yield from request.tools
+    for message in request.messages:
+        images = [hashlib.sha256(image.data[:_PREFIX]).hexdigest() for image in message.get("images", ())]
+        yield [message["role"], message["content"][:_PREFIX], images]
+        if message["role"] == "user":
+            return

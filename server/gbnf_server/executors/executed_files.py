@@ -28,16 +28,21 @@ _FOLDERS = re.compile(
 _FILES = re.compile(
     # Python, its tests and packages
     r"(?:site|user)customize\..*|conftest\.py|test_.*\.py|.*_test\.py|.*\._?pth|pyvenv\.cfg|.*\.egg-link|"
-    r"(?:setup|noxfile|tasks|fabfile|manage)\.py|setup\.cfg|pyproject\.toml|tox\.ini|pytest\.ini|"
-    r"requirements(?:[-_.][\w.-]*)?\.txt|.*\.py[cod]|.*\.so(?:\.\d+)*|.*\.dylib|"
+    r"(?:setup|noxfile|tasks|fabfile|manage)\.py|(?:.*\.)?conf\.py|(?:setup|ansible)\.cfg|pyproject\.toml|tox\.ini|"
+    r"pytest\.(?:ini|toml)|mkdocs\.ya?ml|requirements(?:[-_.][\w.-]*)?\.txt|.*\.py[cod]|.*\.so(?:\.\d+)*|.*\.dylib|"
     # this package
     r"gbnf\.toml|manifest\.toml|on_request\.toml|executor\.py|(?:.*[._-])?mcp(?:[._-].*)?\.json|claude_desktop_config\.json|"
-    # build tools, containers, desktops
+    # build tools of other languages
+    r"package\.json|.*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\..*|deno\.jsonc?|.*\.gypi?|composer\.json|"
+    r"build\.rs|cargo\.toml|.*\.gradle(?:\.kts)?|.*\.sbt|(?:pom|build)\.xml|.*\.(?:cs|fs|vb|vcx)proj|"
+    r"directory\.build\.(?:props|targets)|mix\.exs|package\.swift|"
+    # other build tools, hooks, containers, desktops, shells
     r"(?:gnu)?makefile|.*\.mk|justfile|taskfile\.ya?ml|cmakelists\.txt|.*\.cmake|sconstruct|wscript|meson\.build|"
-    r"package\.json|.*\.config\.[cm]?[jt]s|(?:gulp|grunt)file\..*|build\.rs|.*\.gradle(?:\.kts)?|pom\.xml|"
-    r"(?:rake|gem|vagrant|jenkins|docker|container|proc|brew)file|.*\.(?:docker|container)file|"
-    r"(?:docker-)?compose(?:\.[\w-]+)?\.ya?ml|(?:flake|shell|default)\.nix|.*\.(?:desktop|service|command|lnk|bat|cmd)|"
-    r"autorun\.inf|crontab|head"  # HEAD: of a bare Git repository, whose configuration names programs
+    r".*\.(?:bazel|bzl)|lefthook(?:-local)?\.(?:ya?ml|toml|json)|(?:rake|gem|pod|vagrant|jenkins|proc|brew)file|"
+    r"(?:docker|container)file(?:\.(?!(?:md|txt|rst)$).+)?|.*\.(?:docker|container)file|"
+    r"(?:docker-)?compose(?:\.[\w-]+)?\.ya?ml|(?:flake|shell|default)\.nix|.*profile\.ps1|"
+    r".*\.(?:desktop|service|command|lnk|bat|cmd)|autorun\.inf|crontab|"
+    r"head"  # HEAD: of a bare Git repository, whose configuration names programs
 )
 
 _LOADED = frozenset({"bin", "lib", "lib64", "Scripts"})

@@ -47,12 +47,13 @@ class PlannerAgent(Answers):
         query, history = _conversation(request.messages)
         images = request.messages[-1].get("images", ())
         make = partial(planner.Planner, self._tools, backend, self._options, context=self._context)
-        opened = await asyncio.to_thread(make)  # it may ask the server for its properties
+        await backend.facts()  # so that no thread has to ask the server, which may not answer
+        opened = await asyncio.to_thread(make)
         try:
             run = await asyncio.to_thread(opened.astream, query, images=images, history=history, text=False)
         except ValueError as error:
             raise invalid_request(f"{error}.", "messages") from None
-        enforcement = Enforcement(ignored=_ignored(request))
+        enforcement = Enforcement(ignored=_ignored(request, reasons=self._options.reasoning != "off"))
         yield Started(0, enforcement)
         async with aclosing(run) as events:
             async for event in events:
@@ -87,11 +88,25 @@ def _check(request: ChatRequest) -> None:
         raise invalid_request("the last message must be the user's.", "messages")
 
 
-def _ignored(request: ChatRequest) -> tuple[str, ...]:
-    """Return what of a request has no effect: how the planner samples is the server's choice."""
-    sampling = request.sampling
-    names = [each.name for each in fields(sampling) if getattr(sampling, each.name) != each.default]
-    return (*names, *(f"chat_template_kwargs.{name}" for name in request.template_variables))
+def _ignored(request: ChatRequest, *, reasons: bool) -> tuple[str, ...]:
+    """Return what of a request has no effect: how the planner samples and calls is the server's choice.
+
+    `reasons`: whether its model does.
+    """
+    sampling, earlier = request.sampling, request.messages[:-1]
+    given = {
+        "reasoning": request.reasoning not in {None, reasons},
+        "parallel_tool_calls": request.parallel is not None,
+        "max_tool_calls": request.max_calls is not None,
+        "tool_choice": request.tool_choice.mode != "auto",
+        "images of earlier messages": any(each.get("images") for each in earlier),
+        "earlier calls and results": any(each["role"] == "tool" or "tool_calls" in each for each in earlier),
+    }
+    return (
+        *(each.name for each in fields(sampling) if getattr(sampling, each.name) != each.default),
+        *(name for name, is_given in given.items() if is_given),
+        *(f"chat_template_kwargs.{name}" for name in request.template_variables),
+    )
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchange]]:

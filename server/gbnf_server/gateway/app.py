@@ -8,7 +8,6 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 import uuid
@@ -190,10 +189,13 @@ class _Handlers:
         about = {"object": "model", "created": 0, "owned_by": "gbnf", **longest}
         return [{"id": name, **about} for name in self._gateway.models]
 
-    async def stored(self, read: Callable[[str, str], Mapping[str, Any]], exchange: HttpExchange) -> None:
+    async def stored(
+        self, read: Callable[[str, str, Callable[[int], None]], Mapping[str, Any]], exchange: HttpExchange
+    ) -> None:
         response_id = exchange.path_params["response_id"]
-        found = await asyncio.to_thread(read, response_id, exchange.owner)
-        await exchange.response.send_json(found)
+        with self._gateway.budget.share() as share:
+            found = await self._gateway.wait_for(read, response_id, exchange.owner, share.add)
+            await exchange.response.send_json(found)
 
     async def pass_on(self, exchange: HttpExchange) -> None:
         assert self._passed is not None
@@ -229,21 +231,22 @@ class _Handlers:
             await exchange.response.send_json({"input_tokens": tokens})
 
     async def _send_answer(self, api: Api, body: bytes, share: MemoryShare, exchange: HttpExchange) -> None:
+        gateway = self._gateway
         parse = partial(api.parse, owner=exchange.owner, reserve=share.add)
-        reply = await self._gateway.read(parse, body, share, blocks=api.parse_blocks)
+        reply = await gateway.read(parse, body, share, blocks=api.parse_blocks)
         del body  # the queue may be long
         response = exchange.response
         stream = EventSender(response, reply.headers)
         try:
             async with AsyncExitStack() as stack:
                 if reply.request.stream:
-                    alive = stream.kept_alive(reply.keep_alive, self._gateway.pause)
+                    alive = stream.kept_alive(reply.keep_alive, gateway.pause)
                     await stack.enter_async_context(alive)
-                answer = self._gateway.answer(reply.request, exchange.endpoint, exchange.owner)
+                answer = gateway.answer(reply.request, exchange.endpoint, exchange.owner)
                 async for event in await stack.enter_async_context(aclosing(answer)):
                     is_slow = reply.blocks(event)
-                    if text := await asyncio.to_thread(reply.feed, event) if is_slow else reply.feed(event):
-                        self._gateway.log_content(exchange.request_id, "answer", text)
+                    if text := await gateway.wait_for(reply.feed, event) if is_slow else reply.feed(event):
+                        gateway.log_content(exchange.request_id, "answer", text)
                         await stream.write(text)
         except ClientLeftError:
             raise
@@ -256,7 +259,7 @@ class _Handlers:
             await response.end()
         else:
             whole = reply.body()
-            self._gateway.log_content(exchange.request_id, "answer", whole)
+            gateway.log_content(exchange.request_id, "answer", whole)
             await response.send_json(whole, headers=reply.headers())
 
 

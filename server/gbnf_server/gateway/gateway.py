@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -43,10 +43,12 @@ _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
 _SCANNED_BODY = 256 * 1024  # bytes: searched for known tools in about a millisecond
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
+_WAITING_THREADS = 16  # that may wait for a store, and so keep nothing else waiting
 _OTHER_THREADS = 16
 _HEALTH_S = 0.5  # to ask backends whether they answer
 _Parsed = TypeVar("_Parsed")
 _Value = TypeVar("_Value")
+_Given = ParamSpec("_Given")
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)  # of the histograms
 
@@ -165,6 +167,7 @@ class Gateway:
         self._check = _Shared(upstreams.check, min(self.limits.facts_s, _HEALTH_S))
         self._tool_texts = ToolTexts()
         self._readers = ThreadPoolExecutor(_READERS, "gbnf-gateway-read")
+        self._waiting = ThreadPoolExecutor(_WAITING_THREADS, "gbnf-gateway-wait")
         upstreams.on_usage = self._count_prompt
         # gauges read the present state when they are asked
         self.metrics.running.set_function(lambda: self.queue.running)
@@ -204,14 +207,24 @@ class Gateway:
         blocks: bool = False,
     ) -> _Parsed:
         """Return what `parse` makes of the JSON object of a body. `blocks`: it may wait. Raises HttpError."""
+        if blocks:
+            return await self.wait_for(parse, await self.read(lambda value: value, body, share))
         if len(body) > _SCANNED_BODY:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._readers, self._read, parse, body, share)
         body, tools = self._tool_texts.shorten(body)
-        if len(body) <= _SMALL_BODY and not blocks:  # sooner read than handed to a thread and back
+        if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             return self._parse(parse, body, tools, share)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._parse, parse, body, tools, share)
+
+    async def wait_for(
+        self, work: Callable[_Given, _Value], *given: _Given.args, **options: _Given.kwargs
+    ) -> _Value:
+        """Return what `work` returns, which may wait for a store."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._waiting, partial(work, *given, **options)
+        )
 
     def _read(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
@@ -292,7 +305,8 @@ class Gateway:
         await self._facts.cancel()
         await self._check.cancel()
         await self.upstreams.stop_probing()
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._readers, self._waiting):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 _MOST_KEPT, _LONGEST = 16, 256 * 1024

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class AppendLog(AbstractContextManager["AppendLog"]):
         With `fresh`, what is in the file is discarded, readable or not.
         Raises LogInUseError, LogDamagedError, or OSError if the file cannot be opened.
         """
+        new = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file, self._lock = path.open("ab+", buffering=0), threading.Lock()
         try:
@@ -48,6 +49,8 @@ class AppendLog(AbstractContextManager["AppendLog"]):
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise LogInUseError(f"{path} is in use by another process") from None
+            for entry in (path, *new):
+                _sync_folder(entry.parent)
             if fresh:
                 self._file.truncate(0)
             self.values: list[Any] = self._read(read)
@@ -84,6 +87,16 @@ class AppendLog(AbstractContextManager["AppendLog"]):
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise LogDamagedError(number, str(error)) from None
         return values
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive the end of the machine, where the file system allows it."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def append_whole(descriptor: int, data: bytes) -> None:

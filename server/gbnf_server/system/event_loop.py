@@ -34,7 +34,10 @@ def _raise(error: BaseException) -> NoReturn:
 
 
 def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
-    """Start blocking work in a daemon thread: the program ends without waiting for it."""
+    """Start blocking work in a daemon thread: the program ends without waiting for it.
+
+    That no thread can be started is an error of the work: callers give back what they took when it is done.
+    """
     done: Future[_Value] = Future()
     done.set_running_or_notify_cancel()  # so that a waiting task that is cancelled does not cancel it
 
@@ -46,7 +49,10 @@ def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
         else:
             done.set_result(value)
 
-    threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
+    try:
+        threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+        done.set_exception(error)
     return done
 
 

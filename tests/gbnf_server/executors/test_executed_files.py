@@ -24,6 +24,7 @@ from gbnf_server.executors import (
     Workspace,
     Write,
 )
+from gbnf_server.executors.executed_files import is_executed_name
 from gbnf_server.executors.workspace import plain_name
 from gbnf_server.system.folders import manifests_path
 from support.executors import run_of, snapshot, world
@@ -54,6 +55,9 @@ Makefile rules.mk justfile CMakeLists.txt package.json vite.config.mjs Dockerfil
 .ssh/authorized_keys .config/autostart/x.desktop .vscode/tasks.json .github/workflows/ci.yml .mcp.json
 env/lib/site-packages/x.py node_modules/x/index.js Library/LaunchAgents/x.plist x.desktop x.command
 HEAD bare/HEAD
+docs/conf.py gunicorn.conf.py mkdocs.yml pytest.toml ansible.cfg Cargo.toml binding.gyp composer.json
+build.xml BUILD.bazel rules.bzl build.sbt mix.exs Package.swift Podfile app.csproj lib.fsproj x.vbproj
+deno.json Directory.Build.props lefthook.yml Dockerfile.dev profile.ps1 Microsoft.PowerShell_profile.ps1
 kept.sh kept.py tool venv/lib/x.txt mine/helper.py
 """.split()  # noqa: SIM905
 """Files that a program executes though nobody names them. The last line: as `space` makes them so."""
@@ -62,6 +66,8 @@ EVERYDAY = """
 notes.txt a/b/c.md hello.py main.sh x.json calendar.ics list.csv letters/anna.txt docs/index.html report.tex
 index.js makefile.txt json.txt python.md gitignore sent/20261121T103200-hi.eml ./~/x.txt plain
 requirements-of-the-kitchen.md compose-letter.yaml composers.yml and.so.on.txt camcp.json my.click.py
+conf.md conf.json config.py mkdocs.md cargo.md build.txt composer.md Dockerfile.md podfile.txt lefthook.md
+deno.txt profile.txt packages.json settings.json report.xml data.toml mixtape.exs projects.csv
 …and_more.md Makefile:_how_to.md python3/notes.md notes.docx
 """.split()  # noqa: SIM905
 
@@ -130,6 +136,12 @@ def test_nobody_is_asked_about_other_files(path: str, prefix: str) -> None:
         space(Path(folder))
         context = world(Path(folder), person=AbsentPerson())
         assert run_of("write_files")({"files": [{"path": prefix + path, "content": "new"}]}, context)
+
+
+def test_each_name_is_recognized() -> None:
+    by_disk = EXECUTED[EXECUTED.index("kept.sh") :]
+    assert [path for path in EXECUTED if not is_executed_name(path)] == by_disk
+    assert not any(map(is_executed_name, EVERYDAY))
 
 
 def test_a_link_that_appears_after_the_person_was_asked_is_seen(tmp_path: Path) -> None:

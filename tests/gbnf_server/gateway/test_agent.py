@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gbnf import load_manifests
+from gbnf.prompts.messages import Image
 from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Backend
+from gbnf_server.backends.base import Backend, ModelInfo
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.upstreams import Upstream, Upstreams, always
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
-from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling
+from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import PlannerOptions
@@ -86,10 +89,56 @@ def test_steps_are_reasoning_and_the_answer_is_the_text(tmp_path: Path) -> None:
 def test_parameters_that_the_planner_does_not_use_are_named(tmp_path: Path) -> None:
     sampling = Sampling(max_tokens=9, temperature=1.0, seed=3)
     tool = make_tool(tmp_path, "ping", "return {}")
-    for given, ignored in ((Sampling(), ()), (sampling, ("max_tokens", "temperature", "seed"))):
-        events = answer(agent([tool], tmp_path), Script({"hi": [DONE]}), user("hi"), sampling=given)
+    said = {"role": "assistant", "content": "one"}
+    seen = {**user("first"), "images": [Image(b"x", "image/png")]}
+    called = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {}}]}
+    result = {"role": "tool", "content": "{}", "tool_call_id": "c"}
+    rows: list[tuple[list[Any], dict[str, Any], tuple[str, ...]]] = [
+        ([], {}, ()),
+        ([user("first"), said], {"reasoning": None}, ()),
+        ([], {"sampling": sampling}, ("max_tokens", "temperature", "seed")),
+        ([], {"reasoning": True}, ("reasoning",)),
+        ([], {"parallel": False}, ("parallel_tool_calls",)),
+        ([], {"max_calls": 1}, ("max_tool_calls",)),
+        ([], {"tool_choice": ToolChoice("none")}, ("tool_choice",)),
+        ([], {"template_variables": {"x": 1}}, ("chat_template_kwargs.x",)),
+        ([seen, said], {}, ("images of earlier messages",)),
+        ([user("first"), called, result, said], {}, ("earlier calls and results",)),
+    ]
+    for earlier, given, ignored in rows:
+        script = Script({"first": [DONE] * 2, "hi": [DONE]})
+        events = answer(agent([tool], tmp_path), script, *earlier, user("hi"), **given)
         assert isinstance(events[-1], Finished)
         assert events[-1].enforcement.ignored == ignored
+
+
+@in_event_loop
+async def test_a_server_that_does_not_answer_keeps_no_thread(tmp_path: Path) -> None:
+    answers = threading.Event()
+
+    class Hung(Script):
+        def info(self) -> ModelInfo:
+            answers.wait()
+            return super().info()
+
+        async def facts(self) -> tuple[ModelInfo, int | None]:
+            await until(answers.is_set)
+            return await super().facts()
+
+    made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Hung({"hi": [DONE, DONE]})
+    asked = ChatRequest("planner", (user("hi"),))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    runs = [made.answer(asked, backend) for _ in range(2)]
+    begun = [asyncio.ensure_future(anext(run)) for run in runs]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.to_thread(int)
+    finally:
+        answers.set()
+    assert all(isinstance(event, Started) for event in await asyncio.gather(*begun))
+    for run in runs:
+        await run.aclose()
 
 
 @pytest.mark.parametrize("approve_all", [False, True])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
+import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,12 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
 from gbnf_server.gateway.openai_responses.store import ResponseStore, item_id
 from gbnf_server.system.errors import SetupError
 from gbnf_server.web.errors import HttpError
+from gbnf_server.web.limits import Limits
 from support.answers import Answer, client_of
+from support.backends import FakeBackend
 from support.effort import scaled
+from support.gateways import ScriptedEngine, in_event_loop, until
+from support.gateways import client_of as client_of_gateway
 from support.postgres import postgres, restart
 
 
@@ -53,6 +63,11 @@ def told(answer: Response) -> dict[str, Any]:
     assert answer.model_extra is not None
     added: dict[str, Any] = answer.model_extra["x_gbnf"]
     return added
+
+
+def gateway_of(api: Responses, **options: Any) -> Gateway:
+    upstreams = Upstreams([Upstream(FakeBackend(), always, 4)])
+    return Gateway(ScriptedEngine(), upstreams, model="stub", apis=[ChatCompletions(), api], **options)
 
 
 SIZE = len(json.dumps(response("10"))) + len("[]")
@@ -125,6 +140,70 @@ def test_any_text_comes_back_and_only_to_its_owner(postgres_url: str, text: str,
         assert other.get("resp_t") is None
         assert other.item("msg_t_0") is None
         assert not other.delete("resp_t")
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_no_text_of_a_conversation_is_read_before_there_is_memory_for_the_one_before(
+    kind: str, tmp_path: Path
+) -> None:
+    def refuse(_size: int) -> None:
+        raise HttpError(503, "no memory", "server_busy")
+
+    store = ResponseStore("" if kind == "memory" else str(tmp_path / "responses.sqlite"))
+    for number in range(10):
+        body = response(str(number), str(number - 1) if number else None)
+        assert store.put(body, [{"text": "x" * 1_000_000}])
+    tracemalloc.start()
+    try:
+        with pytest.raises(HttpError, match="no memory"):
+            store.of("", refuse).conversation("resp_9")
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("memory_bytes", [100_000, 1_000_000])
+@in_event_loop
+async def test_a_response_that_is_read_again_takes_memory_of_the_requests(memory_bytes: int) -> None:
+    api = Responses()
+    gateway = gateway_of(api, limits=Limits(memory_bytes=memory_bytes))
+    assert api.store.put(response("large", text="x" * 200_000), [])
+    async with client_of_gateway(gateway) as client:
+        found = await client.get("/v1/responses/resp_large")
+        assert found.status_code == (503 if memory_bytes < 200_000 else 200)
+    assert gateway.budget.reserved == 0
+
+
+@in_event_loop
+async def test_who_waits_for_the_store_keeps_nobody_else_waiting() -> None:
+    class CountingLock:
+        waiting = 0
+        lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            self.waiting += 1
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    api, waiters = Responses(), CountingLock()
+    gateway = gateway_of(api)
+    asked = {"model": "stub", "input": "go on", "previous_response_id": "resp_a"}
+    large = {"model": "stub", "messages": [{"role": "user", "content": "x" * 40_000}]}
+    assert api.store.put({**response("a"), "output": []}, [{"role": "user", "content": "hi"}])
+    api.store._database._lock = waiters  # type: ignore[assignment]
+    async with client_of_gateway(gateway) as client:
+        with waiters.lock:
+            waits = [asyncio.create_task(client.get("/v1/responses/resp_a")) for _ in range(16)]
+            waits += [asyncio.create_task(client.post("/v1/responses", json=asked)) for _ in range(4)]
+            await until(lambda: waiters.waiting >= 16)
+            others = asyncio.to_thread(int), client.post("/v1/chat/completions", json=large)
+            async with asyncio.timeout(60):
+                _, answer = await asyncio.gather(*others)
+            assert answer.status_code == 200
+            assert not any(each.done() for each in waits)
+        assert {each.status_code for each in await asyncio.gather(*waits)} == {200}
 
 
 def test_two_gateways_continue_each_others_responses(url: str) -> None:

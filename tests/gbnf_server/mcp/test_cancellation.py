@@ -50,6 +50,24 @@ def one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "_MOST_CALLS", 1)
 
 
+def test_a_call_that_no_thread_can_run_frees_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> None:
+        server = ToolServer([Tool("free", function=lambda *_: "done")], world(tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError, match="new thread"):
+                await call(server, "free")
+        assert not server._free.locked()
+        assert not (await call(server, "free")).is_error
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.slow
 def test_a_cancelled_executor_is_killed_before_its_place_is_free(tmp_path: Path) -> None:
     root = tmp_path / "space"

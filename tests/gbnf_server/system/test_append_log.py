@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,27 @@ def test_what_was_appended_is_read_in_order_wherever_a_kill_came(
             log.append(later)
         with AppendLog(path) as log:
             assert log.values == [*whole, later]
+
+
+@pytest.mark.parametrize("syncs_folders", [True, False])
+def test_a_durable_value_is_in_a_file_that_the_folders_name(
+    syncs_folders: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = list[int](), os.fsync
+
+    def noting(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode) and not syncs_folders:
+            raise OSError(errno.EINVAL, "not on this file system")
+        sync(descriptor)
+        synced.append(found.st_ino)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    path = tmp_path / "a" / "b" / "log"
+    with AppendLog(path) as log:
+        log.append(1, durable=True)
+    named = [path, path.parent, path.parent.parent, tmp_path] if syncs_folders else [path]
+    assert set(synced) == {each.stat().st_ino for each in named}
 
 
 @given(appended=st.lists(st.tuples(values, st.none() | st.integers(0, 20)), min_size=1, max_size=5))

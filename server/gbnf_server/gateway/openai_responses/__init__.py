@@ -32,16 +32,20 @@ class Responses(Api):
         store = self.store.of(owner, reserve)
         return ResponsesReply(read_request(body, store), store)
 
-    def retrieve(self, response_id: str, owner: str = "") -> Mapping[str, Any]:
+    def retrieve(
+        self, response_id: str, owner: str = "", reserve: Callable[[int], None] = nothing
+    ) -> Mapping[str, Any]:
         """Return a stored response, for `GET /v1/responses/{id}`. Raises HttpError (404)."""
-        found = self.store.of(owner).get(response_id)
+        found = self.store.of(owner, reserve).get(response_id)
         if found is None:
             raise _not_found(response_id)
         return found
 
-    def delete(self, response_id: str, owner: str = "") -> dict[str, Any]:
+    def delete(
+        self, response_id: str, owner: str = "", reserve: Callable[[int], None] = nothing
+    ) -> dict[str, Any]:
         """Remove a stored response, for `DELETE /v1/responses/{id}`. Raises HttpError (404)."""
-        if not self.store.of(owner).delete(response_id):
+        if not self.store.of(owner, reserve).delete(response_id):
             raise _not_found(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 

@@ -34,15 +34,16 @@ DELETE FROM gbnf_responses WHERE (owner, id) = (
     ) ORDER BY used LIMIT 1
 )
 """
-_CONVERSATION = """
-WITH RECURSIVE chain (id, previous, body, items, place) AS (
-    SELECT id, previous, body, items, 0 FROM gbnf_responses WHERE owner = ? AND id = ?
+_CHAIN = """
+WITH RECURSIVE chain (id, previous, place) AS (
+    SELECT id, previous, 0 FROM gbnf_responses WHERE owner = ? AND id = ?
     UNION ALL
-    SELECT each.id, each.previous, each.body, each.items, place + 1
+    SELECT each.id, each.previous, place + 1
     FROM gbnf_responses AS each JOIN chain ON each.id = chain.previous WHERE each.owner = ?
 )
-SELECT id, previous, body, items FROM chain ORDER BY place DESC
+SELECT id, previous FROM chain ORDER BY place DESC
 """
+_TEXTS = "SELECT items, body FROM gbnf_responses WHERE owner = ? AND id = ?"
 _KEPT_NS = 30 * 24 * 3600 * 10**9
 """How long a database keeps a response that is not used: as long as OpenAI."""
 _WAIT_S = 5
@@ -110,13 +111,13 @@ class ResponseStore:
     def get(self, response_id: str) -> dict[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
         use = "UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ? RETURNING body"
-        found = self._database.run(lambda run: run(use, time.time_ns(), self._owner, response_id))
+        found = self._run(use, time.time_ns(), self._owner, response_id)
         return self._read(found[0][0]) if found else None
 
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
         delete = "DELETE FROM gbnf_responses WHERE owner = ? AND id = ? RETURNING id"
-        return bool(self._database.run(lambda run: run(delete, self._owner, response_id)))
+        return bool(self._run(delete, self._owner, response_id))
 
     def item(self, item_id: str) -> Mapping[str, Any] | None:
         """Return the item of an output with an id, None if it is not stored."""
@@ -133,19 +134,28 @@ class ResponseStore:
     def conversation(self, response_id: str) -> list[Mapping[str, Any]] | None:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
 
-        def read(run: _Run) -> list[Any]:
-            found = run(_CONVERSATION, self._owner, response_id, self._owner)
-            for identifier, *_ in found:
+        def use(run: _Run) -> list[Any]:
+            found = run(_CHAIN, self._owner, response_id, self._owner)
+            for identifier, _ in found:
                 values = time.time_ns(), self._owner, identifier
                 run("UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ?", *values)
             return found
 
-        chain = self._database.run(read)
+        chain = self._database.run(use)
         if not chain or chain[0][1] is not None:
             return None
-        return [
-            item for *_, body, items in chain for item in (*self._read(items), *self._read(body)["output"])
-        ]
+        items: list[Mapping[str, Any]] = []
+        for identifier, _ in chain:  # one by one, since the texts of all may be more than the memory
+            found = self._run(_TEXTS, self._owner, identifier)
+            if not found:  # removed meanwhile
+                return None
+            for text in found[0]:
+                value = self._read(text)
+                items += value if isinstance(value, list) else value["output"]
+        return items
+
+    def _run(self, statement: str, *values: Any) -> list[Any]:
+        return self._database.run(lambda run: run(statement, *values))
 
     def _read(self, text: str) -> Any:
         self._reserve(memory_of(text, sum(map(text.count, "[{,:"))))
