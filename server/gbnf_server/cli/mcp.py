@@ -88,8 +88,12 @@ def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")
         say("ready; press Ctrl-C to stop")
-        times = {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": _LAST_REQUESTS_S}
-        config = uvicorn.Config(app, log_level="warning", **times)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_LAST_REQUESTS_S,
+        )
         try:
             uvicorn.Server(config).run(sockets=[listening])
         except KeyboardInterrupt:

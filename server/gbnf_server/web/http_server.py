@@ -16,8 +16,8 @@ from gbnf_server.web.responses import ABORT
 _HEAD_S = 30.0
 """For a client to send the head of a request."""
 KEEP_ALIVE_S = 25
-"""For which an idle connection stays open: longer than clients keep one (httpx 5, Node 4), so that none sends a
-request on a connection that is being closed."""
+"""For which an idle connection stays open: longer than clients keep one (httpx 5, Node 4). Otherwise one may
+send a request on a connection that is being closed."""
 _LAST_BYTES_S = 1
 _INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
 _FIRST_ASK_S, _ASK_S = 0.05, 1.0
