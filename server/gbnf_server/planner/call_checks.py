@@ -61,6 +61,11 @@ _NEGATION = re.compile(
 )
 _LIST = 3
 """So many names of tools in a text are a list."""
+_LONGEST_LABEL = 5
+"""Words before the colon of a text: "It did not work:"."""
+_NEARLY_WHOLE = 0.8
+"""The part of a text's words that is the text."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
@@ -199,8 +204,10 @@ def check_call(
             )
         if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
             raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
-        if _repeats_refusal(message, state):
-            raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
+        if _repeats_refusal(message, state) or _is_read(message, state, options):
+            raise CallRefusedError(
+                "invalid", "the message repeats an error or an instruction; write an answer to the request"
+            )
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
@@ -266,6 +273,32 @@ def _repeats_refusal(message: str, state: RunState) -> bool:
     refused = (step for step in state.steps if step.refusal is not None)
     errors = (error_text(step.number, step.error or "") for step in refused)
     return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
+
+
+def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
+    """Return whether an answer is a text that the model has read, or nearly, perhaps after a label.
+
+    What a tool returned may be the answer, but not as the message with the step's number.
+    """
+    label, _, rest = message.partition(":")
+    several = [words(message), *([words(rest)] if len(words(label)) <= _LONGEST_LABEL else [])]
+    request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
+    if any(words(each["content"]) in several for each in outcomes):
+        return True
+    added = request["content"].removeprefix(state.query)
+    texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
+    texts |= {tool.description(options.language) for tool in state.described}
+    texts |= {step.error for step in state.steps if step.error}
+    for each in outcomes:
+        outcome, *more = each["content"].split("\n\n")
+        texts |= {json.loads(outcome).get("error", ""), *more}
+    day = str(state.started_at.date())  # it may be what is asked for
+    parts = {part for text in texts for part in _SENTENCE_END.split(text) if day not in part}
+    return any(
+        2 < len(said) >= _NEARLY_WHOLE * len(text) and f" {' '.join(said)} " in f" {' '.join(text)} "
+        for text in map(words, texts | parts)
+        for said in several
+    )
 
 
 def is_blank(answer: str) -> bool:

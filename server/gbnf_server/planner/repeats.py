@@ -104,7 +104,7 @@ class CallLog:
         if self._may_repeat(tool):
             return ""
         if name in self.unapproved:
-            return f"{name} needs approval, and {self.unapproved[name]}; call another tool, or answer"
+            return f"{name} is not possible: {self.unapproved[name]}; call another tool, or answer"
         if key in self.written:
             return (
                 f"{name} has already been done with these arguments; use its result, or call something else"
