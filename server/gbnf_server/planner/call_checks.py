@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import file_tools
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
-from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.events import Refusal, Step
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named, succeeded
 from gbnf_server.planner.progress import asked_for, has_nothing_new, said, writes_files
@@ -65,6 +65,8 @@ _LONGEST_LABEL = 5
 """Words before the colon of a text: "It did not work:"."""
 _NEARLY_WHOLE = 0.8
 """The part of a text's words that is the text."""
+_NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
+_CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -197,6 +199,8 @@ def check_call(
         message = call["arguments"]["message"]
         if is_blank(message):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
+        if is_fragment(message, state.steps):
+            raise CallRefusedError("invalid", "the message is no answer; write a sentence")
         answers_next = options.is_small_native and succeeded(state.steps)
         if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
             raise CallRefusedError(
@@ -304,6 +308,13 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
 def is_blank(answer: str) -> bool:
     """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
     return not answer.strip(" \t\r\n.…")
+
+
+def is_fragment(answer: str, steps: Iterable[Step]) -> bool:
+    """Return whether an answer is only the name in a call in lines, or the number of a step and a value."""
+    cited = _CITED.fullmatch(answer)
+    is_step = cited is not None and any(int(cited[1]) == step.number for step in steps)
+    return is_step or _NAME_OF_CALL.fullmatch(answer) is not None
 
 
 def words(text: str) -> list[str]:

@@ -108,6 +108,21 @@ def test_an_error_in_other_words_is_an_answer(mode: str, answer: str) -> None:
     assert (driven.run.outcome, driven.run.answer) == ("answered", answer)
 
 
+@pytest.mark.parametrize("mode", OPTIONS)
+@pytest.mark.parametrize("fragment", ["tool: compute", "```\ntool: nosuch\nargs:\n```", "[1]", "[1] 4.4"])
+def test_a_part_of_a_call_or_of_a_citation_is_no_answer(mode: str, fragment: str) -> None:
+    asked = "compute 2+2.4, and tell the 7 dwarfs"
+    driven = run(
+        mode,
+        call("compute", expression="2+2.4"),
+        fragment,
+        "It is 4.4.",
+        query=asked,
+        replies=[{"value": 4.4}],
+    )
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "It is 4.4.")
+
+
 @pytest.mark.parametrize("mode", ["large", "json", "text", "lines"])
 @pytest.mark.parametrize(
     ("result", "answer"),
