@@ -278,10 +278,20 @@ def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
     """Return whether an answer has only words that the model has read about one refused text."""
-    said = words(message)
     refused = (step for step in state.steps if step.refusal is not None)
-    errors = (error_text(step.number, step.error or "") for step in refused)
-    return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
+    errors = [set(words(error_text(step.number, step.error or ""))) for step in refused]
+    return any(len(said) > 2 and set(said) <= error for said in _said(message) for error in errors)
+
+
+def _said(message: str) -> tuple[list[str], ...]:
+    """Return the words of a text, and without its label ("It did not work:"), and those of its sentences."""
+    unlabelled = " ".join(_without_label(sentence) for sentence in _SENTENCE_END.split(message))
+    return words(message), words(_without_label(message)), words(unlabelled)
+
+
+def _without_label(text: str) -> str:
+    label, _, rest = text.partition(":")
+    return rest if rest and len(words(label)) <= _LONGEST_LABEL else text
 
 
 def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
@@ -289,8 +299,7 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
 
     What a tool returned may be the answer, but not as the message with the step's number.
     """
-    label, _, rest = message.partition(":")
-    several = [words(message), *([words(rest)] if len(words(label)) <= _LONGEST_LABEL else [])]
+    several = _said(message)
     request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
     if any(words(each["content"]) in several for each in outcomes):
         return True

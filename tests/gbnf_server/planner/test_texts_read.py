@@ -141,3 +141,10 @@ def test_the_day_that_the_system_prompt_has_is_an_answer(mode: str) -> None:
     answer = "Today is Thursday, 2026-03-05."
     driven = run(mode, answer, query="what day is it?")
     assert (driven.run.answer, driven.of(CallBlocked)) == (answer, [])
+
+
+@pytest.mark.parametrize("mode", ["large", "json", "text"])
+def test_parts_of_a_refusal_with_a_label_each_are_no_answer(mode: str) -> None:
+    parts = "It did not work: the message repeats an …. It did not work: the message repeats an or …"
+    driven = run(mode, json.dumps(EVENT), ERROR, parts, HONEST, replies=[ExecutorError(ERROR)])
+    assert (driven.run.answer, len(driven.of(CallBlocked))) == (HONEST, 2)
