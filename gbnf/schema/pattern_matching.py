@@ -51,6 +51,20 @@ def _automaton_matches(pattern: str, text: str) -> bool | None:
         return None
 
 
+def pattern_sample(pattern: str) -> str:
+    """Return a text of the form of a pattern; "" if its texts have several forms, or that is unknown."""
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
+
+    try:
+        language = search(pattern)
+        sample = language.shortest()
+    except (PatternError, TooManyStatesError):
+        return ""
+    if not sample or not sample.isprintable() or "|" in pattern:
+        return ""
+    return sample if language.lengths == (len(sample), len(sample)) else ""
+
+
 def is_supported_pattern(pattern: str) -> bool:
     """Return whether `pattern_matches` has a matcher for the pattern."""
     is_regex = may_backtrack() and _regex_pattern(pattern) is not None  # which is faster than an automaton

@@ -134,8 +134,8 @@ class ArgumentRepairer:
             inner = (*path, key)
             known = properties.get(key)
             optional = known is not None and key not in location.required
-            if member is None and optional and not self._valid(None, known):
-                self._change(inner, "dropped", None, None)
+            if member in (None, []) and optional and not self._valid(member, known):
+                self._change(inner, "dropped", member, None)
                 continue
             found[key] = (
                 member if known is None else self._repaired(member, known, inner, location.property(key))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gbnf.calls.validation.argument_schemas import declared_names
 from gbnf.errors import clip, suggestion
+from gbnf.schema.pattern_matching import pattern_sample
 from gbnf.strict_json import json_type
+from gbnf.tools.tool import localized
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -28,13 +30,19 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "multipleOf": lambda value: f"must be a multiple of {value}",
     "minLength": lambda value: f"must have at least {_counted(value, 'character')}",
     "maxLength": lambda value: f"must have at most {_counted(value, 'character')}",
-    "format": lambda value: f"must be a valid {value}",
     "minItems": lambda value: f"must have at least {_counted(value, 'item')}",
     "maxItems": lambda value: f"must have at most {_counted(value, 'item')}",
     "uniqueItems": lambda _: "must not hold an item twice",
     "minProperties": lambda value: f"must have at least {_counted(value, 'key')}",
     "maxProperties": lambda value: f"must have at most {_counted(value, 'key')}",
     "type": lambda value: f"must be {value if isinstance(value, str) else ' or '.join(value)}",
+}
+
+_OF_FORMAT = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T09:30:00Z",
+    "time": "09:30:00Z",
+    "duration": "PT1H30M",
 }
 
 
@@ -119,6 +127,8 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
         return f"fits none of its forms: {'; or '.join(_forms(error, root))}"
     if keyword == "oneOf":
         return f"fits more than one of its forms, got {typed_value(error.instance)}"
+    if keyword == "format":
+        return f"must be a valid {value}{_example(error)}, got {typed_value(error.instance)}"
     if keyword == "pattern":
         return f"{_form(value, error, root)}, got {typed_value(error.instance)}"
     if keyword in _REQUIREMENTS:
@@ -128,7 +138,7 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
 
 
 def _form(pattern: str, error: ValidationError, root: Mapping[str, Any]) -> str:
-    """Return what a pattern wants: a long one in the words of the nearest description."""
+    """Return what a pattern requires, in the words of the nearest description, or by an example."""
     schema: Any = root
     described = schema.get("description")
     for step in error.absolute_path:
@@ -136,10 +146,25 @@ def _form(pattern: str, error: ValidationError, root: Mapping[str, Any]) -> str:
             break
         schema = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
         described = schema.get("description", described) if isinstance(schema, Mapping) else described
-    text = next(iter(described.values()), "") if isinstance(described, Mapping) else described
-    if len(pattern) <= VALUE_LIMIT or not isinstance(text, str) or not text:
-        return f"must match the pattern {clip(pattern, 2 * VALUE_LIMIT)}"
-    return f"has another form than described: {clip(text, 2 * VALUE_LIMIT)}"
+    if text := localized(described):
+        return f"has another form than described: {clip(text, 2 * VALUE_LIMIT)}{_example(error)}"
+    sample = pattern_sample(pattern) if len(pattern) <= VALUE_LIMIT else ""
+    if example := _example(error) or (sample and f", for example {short_repr(sample)}"):
+        return f"must have another form{example}"
+    return f"must match the pattern {clip(pattern, 2 * VALUE_LIMIT)}"
+
+
+def _example(error: ValidationError) -> str:
+    """Return an example of a valid text, from the schema or of its format, as a phrase; "" without one."""
+    from gbnf.schema.validators import violation  # noqa: PLC0415 - needed once there is an error
+
+    schema: Any = error.schema
+    examples = schema.get("examples", ())
+    known = [*examples] if isinstance(examples, list) else []
+    known += [schema.get("default"), _OF_FORMAT.get(str(schema.get("format")))]
+    form = {keyword: schema[keyword] for keyword in ("pattern", "format") if keyword in schema}
+    texts = (text for text in known if isinstance(text, str) and not violation(form, text))
+    return next((f", for example {short_repr(text)}" for text in texts), "")
 
 
 def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:

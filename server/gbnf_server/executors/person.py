@@ -216,11 +216,12 @@ class AbsentPerson:
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""
+        del call  # small models copy the error, and write another name into it
         if self._approve_all:
             return True
         raise ExecutorError(
-            f"'{call.get('name')}' requires approval, and there is nobody to ask: "
-            f"run at a terminal, or approve calls in advance"
+            "the call requires approval, and there is nobody to ask: "
+            "run at a terminal, or approve calls in advance"
         )
 
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.calls import ToolCalls, parse_tool_calls
+from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.messages import error_text
@@ -46,7 +47,7 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import file_tools
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
-from gbnf_server.planner.events import Refusal
+from gbnf_server.planner.events import Refusal, Step
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named, succeeded
 from gbnf_server.planner.progress import asked_for, has_nothing_new, said, writes_files
@@ -62,6 +63,13 @@ _NEGATION = re.compile(
 )
 _LIST = 3
 """So many names of tools in a text are a list."""
+_LONGEST_LABEL = 5
+"""Words before the colon of a text: "It did not work:"."""
+_NEARLY_WHOLE = 0.8
+"""The part of a text's words that is the text."""
+_NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
+_CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class CallRefusedError(Exception):  # a result of the checks, not a fault of the program
@@ -161,6 +169,10 @@ def _checked(
         reasoning, call = pop_reasoning(call)
     repairs = found.repairs
     is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
+    if not is_valid and isinstance(call, dict):  # the backend has not enforced the grammar
+        repaired = repair_call(call, offer.callable, steps=offer.refers_to, unknown="refuse")
+        if is_valid := repaired.ok:
+            call, repairs = repaired.call, (*repairs, *map(str, repaired.coercions))
     if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], said(state), known)
@@ -206,6 +218,8 @@ def check_call(
         message = call["arguments"]["message"]
         if is_blank(message):
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
+        if is_fragment(message, state.steps):
+            raise CallRefusedError("invalid", "the message is no answer; write a sentence")
         answers_next = options.is_small_native and succeeded(state.steps)
         if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
             raise CallRefusedError(
@@ -213,8 +227,10 @@ def check_call(
             )
         if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
             raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
-        if _repeats_refusal(message, state):
-            raise CallRefusedError("invalid", "the message repeats an error; write an answer to the request")
+        if _repeats_refusal(message, state) or _is_read(message, state, options):
+            raise CallRefusedError(
+                "invalid", "the message repeats an error or an instruction; write an answer to the request"
+            )
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
@@ -276,15 +292,57 @@ def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:
 
 def _repeats_refusal(message: str, state: RunState) -> bool:
     """Return whether an answer has only words that the model has read about one refused text."""
-    said = words(message)
     refused = (step for step in state.steps if step.refusal is not None)
-    errors = (error_text(step.number, step.error or "") for step in refused)
-    return len(said) > 2 and any(set(said) <= set(words(error)) for error in errors)
+    errors = [set(words(error_text(step.number, step.error or ""))) for step in refused]
+    return any(len(said) > 2 and set(said) <= error for said in _said(message) for error in errors)
+
+
+def _said(message: str) -> tuple[list[str], ...]:
+    """Return the words of a text, and without its label ("It did not work:"), and those of its sentences."""
+    unlabelled = " ".join(_without_label(sentence) for sentence in _SENTENCE_END.split(message))
+    return words(message), words(_without_label(message)), words(unlabelled)
+
+
+def _without_label(text: str) -> str:
+    label, _, rest = text.partition(":")
+    return rest if rest and len(words(label)) <= _LONGEST_LABEL else text
+
+
+def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
+    """Return whether an answer is a text that the model has read, or nearly, perhaps after a label.
+
+    What a tool returned may be the answer, but not as the message with the step's number.
+    """
+    several = _said(message)
+    request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
+    if any(words(each["content"]) in several for each in outcomes):
+        return True
+    added = request["content"].removeprefix(state.query)
+    texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
+    texts |= {tool.description(options.language) for tool in state.described}
+    texts |= {step.error for step in state.steps if step.error}
+    for each in outcomes:
+        outcome, *more = each["content"].split("\n\n")
+        texts |= {json.loads(outcome).get("error", ""), *more}
+    day = str(state.started_at.date())  # it may be what is asked for
+    parts = {part for text in texts for part in _SENTENCE_END.split(text) if day not in part}
+    return any(
+        2 < len(said) >= _NEARLY_WHOLE * len(text) and f" {' '.join(said)} " in f" {' '.join(text)} "
+        for text in map(words, texts | parts)
+        for said in several
+    )
 
 
 def is_blank(answer: str) -> bool:
     """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
     return not answer.strip(" \t\r\n.…")
+
+
+def is_fragment(answer: str, steps: Iterable[Step]) -> bool:
+    """Return whether an answer is only the name in a call in lines, or the number of a step and a value."""
+    cited = _CITED.fullmatch(answer)
+    is_step = cited is not None and any(int(cited[1]) == step.number for step in steps)
+    return is_step or _NAME_OF_CALL.fullmatch(answer) is not None
 
 
 def words(text: str) -> list[str]:

@@ -65,6 +65,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
 from gbnf_server.planner.progress import (
+    fits_alone,
     has_nothing_new,
     invented_past,
     is_harmless,
@@ -336,9 +337,13 @@ class _Loop(ModelCalls):
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
         )
-        error = error_text(
-            state.number, self._counted(refused.error, refused.tool, offer, refused.refusal == "repeated")
-        )
+        told, tool = refused.error, refused.tool
+        is_again = refused.refusal == "repeated" or any(step.text == each.text for each in state.steps)
+        may_stay = refused.refusal == "invalid" and not is_again
+        # the tool that the request needs stays, since its call can be corrected
+        if not (may_stay and tool and fits_alone(tool, offer.own, state, self.options)):
+            told = self._counted(told, tool, offer, is_again)
+        error = error_text(state.number, told)
         state.history += self.options.protocol.refused_messages(step.text, refused.call, error, step.number)
         state.steps.append(replace(step, error=refused.error, refusal=refused.refusal))
         count = state.blocked_in_a_row

@@ -95,6 +95,7 @@ class ModelCalls:
         """
         state = self.state
         system = system_message(offer, self.options, state.started_at.date())
+        state.system = system["content"]
         yield from self._compact(system)
         while True:
             try:

@@ -521,6 +521,14 @@ def fit_scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         return {}
 
 
+def fits_alone(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+    """Return whether a tool fits the request better than each of `tools` that has not succeeded."""
+    scores = fit_scores(tools, state, options)
+    called = succeeded(state.steps)
+    others = (score for each, score in scores.items() if each.name not in {tool.name, *called})
+    return scores.get(tool, 0.0) > max(others, default=0.0)
+
+
 def choice_scores(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
     """Return how well tools fit the request; one that its markers ask for, as well as the best."""
     scores = fit_scores(tools, state, options)

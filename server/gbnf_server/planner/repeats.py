@@ -9,7 +9,8 @@ In the state of a run, which a new result changes (another call, or the same one
   until one that writes does;
 - a small model that repeats what is done, although nothing of the request is left, has to answer next;
 - a tool is left out of the next step after a call that would repeat another, and after each call that fails
-  or is refused once `MAX_FAILURES` have in one state.
+  or is refused once `MAX_FAILURES` have in one state; not after another invalid call of the tool that fits
+  the request best, which can be corrected.
 
 The grammar excludes only failed calls with effect "read"; the others are refused. A model that is kept from
 the call that it wants writes the nearest that is left, token by token: 5000 instead of 500.
@@ -104,7 +105,7 @@ class CallLog:
         if self._may_repeat(tool):
             return ""
         if name in self.unapproved:
-            return f"{name} needs approval, and {self.unapproved[name]}; call another tool, or answer"
+            return f"{name} is not possible: {self.unapproved[name]}; call another tool, or answer"
         if key in self.written:
             return (
                 f"{name} has already been done with these arguments; use its result, or call something else"

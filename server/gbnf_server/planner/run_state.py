@@ -41,6 +41,7 @@ class RunState:
     calls: CallLog = field(default_factory=CallLog)
     pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
     said: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
+    system: str = ""  # the system message of the last call of the model
     history: list[Message] = field(default_factory=list)  # all but the system message, whole
     compaction: Compaction = field(default_factory=Compaction)  # how the history is shown
     meter: PromptMeter = field(default_factory=PromptMeter)

@@ -25,7 +25,7 @@ from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.planner.call_checks import is_blank, words
+from gbnf_server.planner.call_checks import is_blank, is_fragment, words
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 from gbnf_server.system.event_loop import run_in_thread
 
@@ -194,8 +194,8 @@ def answer_from_text(
         return answer_from_results(
             done, language, "error: the model wrote something like a call and no answer"
         )
-    if is_blank(answer):
-        return answer_from_results(done, language, "error: the model wrote an empty answer")
+    if is_blank(answer) or is_fragment(answer, done):
+        return answer_from_results(done, language, "error: the model wrote no answer")
     if copies_question(answer, query, language, may_restate=may_restate):
         return answer_from_results(done, language, "error: the model copied the question")
     if any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(answer)):

@@ -104,6 +104,7 @@ QUESTION = "Is rome.md new, yes or no?"
         "github.github.github.github",
         "Answer in plain text, and nothing else.",
         "Is rome.md new, yes or",
+        *("tool: find_files", "[1]", "[1] 4.4", " [1].\n"),
     ],
 )
 def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
@@ -116,6 +117,7 @@ def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
     "said",
     [
         "[1] has two notes.",
+        *("[2026]", "4.4 [1]", "The tool: find_files.", "tool: find_files, which lists files"),
         "The notes are notes/rome.md and notes/paris.md [1].",
         "- a\n- b\n- c",
         "0, 0, 0, 0, 0, 0, 0, 0",

@@ -195,6 +195,17 @@ def test_null_for_what_may_be_absent_is_dropped() -> None:
     }
 
 
+def test_an_empty_list_for_what_may_be_absent_is_dropped_if_it_needs_items() -> None:
+    words = {"type": "array", "items": {"type": "string"}}
+    lists = tool(
+        "lists", ("needed",), needed=words | {"minItems": 1}, any=words, some=words | {"minItems": 1}
+    )
+    found = repair_call({"name": "lists", "arguments": {"needed": ["a"], "any": [], "some": []}}, (lists,))
+    assert found.call["arguments"] == {"needed": ["a"], "any": []}
+    assert found.coercions == (Coercion("some", "dropped", [], None),)
+    assert not repair_call({"name": "lists", "arguments": {"needed": []}}, (lists,)).ok
+
+
 @pytest.mark.parametrize("value", ["seven", "7 minutes", "1,5", "0x7", "1e999", "", "٧", "7" * 500])
 def test_text_that_is_not_a_number_is_unchanged_and_refused(value: str) -> None:
     found = repaired({"count": value})

@@ -119,6 +119,27 @@ def test_errors_name_location_value_and_what_is_expected(name: Any, given_argume
 
 
 @pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"pattern": r"^[A-Z]{3}-\d{4}$", "description": "A number"}, "described: A number, got"),
+        ({"pattern": r"^[A-Z]{3}-\d{4}$"}, "for example 'AAA-0000', got"),
+        ({"pattern": "^A+$", "examples": [1, "B", "AA"]}, "for example 'AA', got"),
+        ({"pattern": "^A+$", "description": "Letters", "default": "AAA"}, "described: Letters, for example 'AAA', got"),  # noqa: E501 - one case a line
+        ({"format": "date"}, "valid date, for example '2026-01-31', got"),
+        ({"format": "date", "examples": ["2030-12-24"]}, "valid date, for example '2030-12-24', got"),
+        ({"format": "date-time", "pattern": "^2"}, "for example '2026-01-31T09:30:00Z', got"),
+        ({"format": "date", "default": "today"}, "valid date, for example '2026-01-31', got"),
+        *(({"pattern": each}, f"the pattern {each}, got") for each in ("^(yes|no)$", "^[a-z]+$", "^.{3}$")),
+    ],
+)  # fmt: skip
+def test_a_form_is_described_or_shown_by_an_example(schema: dict[str, Any], said: str) -> None:
+    tool = Tool("order", args={"type": "object", "properties": {"number": {"type": "string", **schema}}})
+    error = "; ".join(validate_call({"name": "order", "arguments": {"number": "12 ?"}}, [tool]).errors)
+    assert said in error
+    assert not ("description" in schema and "pattern" in schema and schema["pattern"] in error)
+
+
+@pytest.mark.parametrize(
     ("call", "said"),
     [
         (None, "got null"),
