@@ -43,46 +43,74 @@ class _Level:
         return (self.keys or [""])[-1] if self.index is None else self.index
 
 
-def locate(text: str) -> JsonPosition:
-    """Return where the end of `text` is, the beginning of a JSON text. Never raises."""
-    levels: list[_Level] = []
-    where: Where = "value"
-    scalars: list[tuple[tuple[str | int, ...], str, int]] = []
+class JsonReader:
+    """Finds where the end of a growing JSON text is; each piece is read once. Never raises.
 
-    def located(kind: Where, start: int) -> JsonPosition:
-        inner = levels if kind in ("value", "inside") else levels[:-1]
+    `scalars`: as of a `JsonPosition`. `unfinished`: the token at the end that may go on. `has_ended`: whether
+    the outermost value has.
+    """
+
+    def __init__(self) -> None:
+        self.scalars: list[tuple[tuple[str | int, ...], str, int]] = []
+        self.has_ended = False
+        self._levels: list[_Level] = []
+        self._where: Where = "value"
+        self.unfinished = ""
+        self._start = 0  # of what is unfinished
+
+    def extend(self, text: str) -> None:
+        """Read the next piece of the text."""
+        text, begin = self.unfinished + text, self._start
+        self._start, self.unfinished = begin + len(text), ""
+        for found in _TOKEN.finditer(text):
+            is_last = found.end() == len(text) and self._where == "value"
+            is_bare = found[0][0] not in ('{}[],:"' if self._levels else '{}[]:"')
+            if (is_last and is_bare) or (found[0][0] == '"' and not found["closed"]):
+                self._start, self.unfinished = begin + found.start(), found[0]
+            else:
+                self._read(found[0], begin + found.start())
+
+    def position(self) -> JsonPosition:
+        """Return where the end of the text is, without the scalars."""
+        where, levels = self._where, self._levels
+        if self.unfinished and where != "key":
+            where = "inside"
+        path = tuple(level.step for level in (levels if where in ("value", "inside") else levels[:-1]))
         last = levels[-1] if levels else _Level(None)
-        path = tuple(level.step for level in inner)
-        return JsonPosition(path, kind, start, tuple(last.keys), last.index, tuple(scalars))
+        return JsonPosition(path, where, self._start, tuple(last.keys), last.index)
 
-    for found in _TOKEN.finditer(text):
-        piece = found[0]
-        if piece[0] == '"' and not found["closed"]:
-            return located("key" if where == "key" else "inside", found.start())
+    def _read(self, piece: str, start: int) -> None:
+        levels, where = self._levels, self._where
         match piece:
             case "{" | "[":
                 levels.append(_Level(None if piece == "{" else 0))
-                where = "key" if piece == "{" else "value"
+                self._where = "key" if piece == "{" else "value"
+                return
             case "}" | "]":
                 del levels[-1:]
-                where = "after" if levels else "end"
             case ":":
-                where = "value"
-            case "," if levels and levels[-1].index is not None:
-                levels[-1].index += 1
-                where = "value"
+                self._where = "value"
+                return
             case "," if levels:
-                where = "key"
+                last = levels[-1]
+                self._where = "key" if last.index is None else "value"
+                last.index = None if last.index is None else last.index + 1
+                return
             case _ if piece[0] == '"' and where == "key":
                 levels[-1].keys.append(_decoded(piece))
-                where = "colon"
-            case _ if piece[0] != '"' and where == "value" and found.end() == len(text):
-                return located("inside", found.start())
-            case _:
-                if where == "value":
-                    scalars.append((tuple(level.step for level in levels), piece, found.start()))
-                where = "after" if levels else "end"
-    return located(where, len(text))
+                self._where = "colon"
+                return
+            case _ if where == "value":
+                self.scalars.append((tuple(level.step for level in levels), piece, start))
+        self._where = "after" if levels else "end"
+        self.has_ended = self.has_ended or not levels
+
+
+def locate(text: str) -> JsonPosition:
+    """Return where the end of `text` is, the beginning of a JSON text. Never raises."""
+    reader = JsonReader()
+    reader.extend(text)
+    return replace(reader.position(), scalars=tuple(reader.scalars))
 
 
 def after_scalar(position: JsonPosition) -> JsonPosition:

@@ -19,6 +19,7 @@ from gbnf.grammar.passes import drop_unreachable, run_passes
 from gbnf.grammar.stacks import MAX_STACKS, nesting_products, takes_many_stacks
 from gbnf.schema.document import Document, lone_surrogate
 from gbnf.schema.models import json_schema_of
+from gbnf.schema.nullable import without_null
 from gbnf.work_limits import limit_work
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Gramm
     if rules.productions[rules.root] == EMPTY_LANGUAGE:
         reason = lowering.reason or "it requires itself without end"
         raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link([CompiledRules.of(rules)], lowering.report, options.whitespace, options.digits)
+    return link(
+        [CompiledRules.of(rules)],
+        (*without_null("", schema), *lowering.report),
+        options.whitespace,
+        options.digits,
+    )
 
 
 def compile_document(

@@ -127,7 +127,7 @@ class Matcher:
             following = self._compute_step(state, text)
             if not state.steps:
                 self._stepped.append(state)
-            state.steps[text] = following
+            state.steps[state.step_key(text)] = following
             self._cached += 1
             return following
 
@@ -269,22 +269,29 @@ class MatchState:
 
     `tops`: the terminals that may come next, each with its offset, and where to return to after it.
     `can_end`: whether the text so far is in the language. `stacks`: how many llama.cpp's engine keeps for it,
-    at most. `only_literal`: the rest of the literal, if it is the only top. `steps`: those that are cached.
+    at most. `steps`: those that are cached, of a literal that is the only top by their lengths: the texts
+    would take far more memory than is counted.
     """
 
     tops: tuple[Top, ...]
     can_end: bool
     _matcher: Matcher
     stacks: int = field(init=False)
-    only_literal: str = field(init=False, default="")
-    steps: dict[str, MatchState | None] = field(init=False, default_factory=dict)
+    steps: dict[str | int, MatchState | None] = field(init=False, default_factory=dict)
+    _literal: str = field(init=False, default="")
+    _offset: int = field(init=False, default=0)
     _allowed: CharClass | None = field(init=False, default=None)
     _cost: Cost | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.stacks = sum(stack_count(stack) for _, _, stack in self.tops)
         if len(self.tops) == 1 and isinstance(self.tops[0][0], TextNode):
-            self.only_literal = self.tops[0][0].text[self.tops[0][1] :]
+            self._literal, self._offset = self.tops[0][0].text, self.tops[0][1]
+
+    @property
+    def only_literal(self) -> str:
+        """The rest of the literal, if it is the only top."""
+        return self._literal[self._offset :]
 
     @property
     def must_end(self) -> bool:
@@ -300,16 +307,15 @@ class MatchState:
         """Return how many characters of `text` match, and the state after them."""
         state, position, end = self, 0, len(text)
         while position < end:
-            rest = state.only_literal
-            if rest and text.startswith(rest, position):
-                step, position = rest, position + len(rest)
-            elif rest:
-                shared = len(commonprefix([rest, text[position : position + len(rest)]]))  # noqa: RUF071  # these are no paths
-                within = state.step(rest[:shared]) if shared else state
-                return position + shared, within or state
+            if state._literal:
+                step = text[position : position + len(state._literal) - state._offset]
+                if not state._literal.startswith(step, state._offset):
+                    step = commonprefix([step, state._literal[state._offset : state._offset + len(step)]])  # noqa: RUF071  # these are no paths
+                    return position + len(step), (state.step(step) if step else None) or state
+                position += len(step)
             else:
                 step, position = text[position], position + 1
-            following = state.steps.get(step)
+            following = state.steps.get(state.step_key(step))
             if following is None:
                 following = state.step(step)
                 if following is None:
@@ -319,8 +325,14 @@ class MatchState:
 
     def step(self, text: str) -> MatchState | None:
         """Return the state after a character, or several of the only literal; None if they do not match."""
-        known = self.steps.get(text, self)
-        return self._matcher.step(self, text) if known is self and text not in self.steps else known
+        if self._literal and not self._literal.startswith(text, self._offset):
+            return None
+        key = self.step_key(text)
+        return self.steps[key] if key in self.steps else self._matcher.step(self, text)
+
+    def step_key(self, text: str) -> str | int:
+        """Return the key of a step in `steps`."""
+        return len(text) if self._literal else text
 
     def after_any(self, texts: Iterable[str]) -> MatchState | None:
         """Return the state after one of several texts, whichever it was; None if none matches."""

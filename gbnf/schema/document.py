@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 from weakref import ref
 
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
@@ -204,7 +205,7 @@ class Document:
         if not str(reference).startswith("#"):
             self._has_resources = True
         if str(reference).startswith("#/") and not self._has_resources:
-            pointer = reference[1:]
+            pointer = unquote(reference[1:])
         else:
             pointer = self._pointer(raw) or f"{subschema.pointer}/{keyword}"
         self._forms.check(raw, pointer)

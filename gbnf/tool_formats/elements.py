@@ -36,6 +36,8 @@ _DEPTH = 32
 _KEY_LENGTH = 1024
 _REWINDS = 32  # in an answer
 _END_TAG = re.compile(r"</([\w:.-]+)>")
+_CODE = re.compile(r"[A-Za-z]{0,2}[\"']|[^)]*\([^)]*\Z")
+"""What is no literal, but begins as one or ends inside parentheses: `"a" + b`, `f"a"`, `"a".upper(`."""
 _ODD_KEY = re.compile(r"[\s<>\"'|(){}]")
 
 
@@ -190,12 +192,18 @@ class ElementReader:
         if raw is not None and (location.types == {"string"} or set(forms) == {"string"}):
             take('"')
 
+            texts: list[str] = []
+
             def take_text(piece: str) -> None:
+                texts.append(piece)
                 take(json.dumps(piece, ensure_ascii=False)[1:-1])
 
             sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
             yield from self._text(end, raw, key, sink)
             take('"')
+            given = "".join(texts)
+            if raw.after == ("'",) and len(given) > 3 and given[:2] == given[-2:] == "''":
+                self.problem = f"the value of {key[:80]!r} has three quotes: write one"
         else:
             text: list[str] = []
             if raw is not None:
@@ -215,6 +223,8 @@ class ElementReader:
                 self.problem = problem
             elif raw is None and given[:1] != '"' and self._marks.any.search(given):
                 self.problem = f"the text of {key[:80]!r} has an end, but no beginning"
+            elif raw is None and written == json.dumps(given, ensure_ascii=False) and _CODE.match(given):
+                self.problem = f"the value of {key[:80]!r} is code: write a text in quotes"
         are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
         # models also write the tag at the end twice
         for _ in range(2 if are_tags and not set(ends.patterns) & set(follow) else 1):

@@ -19,6 +19,7 @@ from typing import Any, Literal, NoReturn
 from gbnf.errors import ManifestError
 from gbnf.findings import Finding
 from gbnf.schema.drafts import as_2020_12
+from gbnf.schema.nullable import without_null
 from gbnf.strict_json import nests_deeper
 from gbnf.tools.argument_schema import (
     ArgumentSchemaError,
@@ -130,7 +131,12 @@ def manifest_fields(
     for table, known in _TABLES.items():
         if unknown := {key: value for key, value in content.get(table, {}).items() if key not in known}:
             extra[table] = unknown
-    findings = (*_misspelt_keys(name, content), *misspelt_keywords(name, args), *_undeclared(name, args))
+    findings = (
+        *_misspelt_keys(name, content),
+        *misspelt_keywords(name, args),
+        *without_null(name, args),
+        *_undeclared(name, args),
+    )
     return {
         "name": name,
         "version": version,
@@ -171,9 +177,12 @@ def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def valid_name(name: str, longest: int = 128) -> str:
-    """Return the name of a tool of another program, with "_" for what a name cannot contain."""
+    """Return the name of a tool of another program as one that a tool can have.
+
+    "_" replaces what a name cannot contain; `tool_` is put before a reserved name.
+    """
     if re.fullmatch(NAME_PATTERN, name) and len(name) <= longest:
-        return name
+        return f"tool_{name}" if name in RESERVED_NAMES else name
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
     return (name if re.match(r"[A-Za-z]", name) else f"tool_{name.lstrip('_-')}")[:longest]
 

@@ -48,25 +48,11 @@ def _folded(key: str) -> str:
 def misspelt_keywords(tool: str, schema: Any) -> Iterator[Finding]:
     """Yield a finding for each keyword of the schema, and of those below it, that is probably misspelt."""
     for path, here in walk(schema):
-        yield from _no_null(tool, path_pointer(path), here) if isinstance(here, Mapping) else ()
         for keyword in here if isinstance(here, Mapping) else ():
             if keyword in _KNOWN or keyword.startswith(_OTHERS):
                 continue
             if (meant := similar_key(keyword, _MEANT)) is not None:
                 yield misspelt(tool, path_pointer(path), keyword, meant)
-
-
-def _no_null(tool: str, pointer: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield a finding where null is meant to be allowed, and is not."""
-    declared, listed = schema.get("type", ()), schema.get("enum")
-    types = [declared] if isinstance(declared, str) else [*declared] if isinstance(declared, list) else []
-    is_nullable = "null" in types
-    if schema.get("nullable") is True and declared and not is_nullable:
-        reason = f"a keyword of OpenAPI without effect here. To allow null, write type = {[*types, 'null']}."
-        yield Finding(tool, pointer, "nullable", "unknown_key", reason)
-    elif isinstance(listed, list) and is_nullable and declared != "null" and None not in listed:
-        reason = "the type allows null, but the listed values do not. To allow null, list it."
-        yield Finding(tool, pointer, "enum", "unknown_key", reason)
 
 
 def misspelt(tool: str, pointer: str, key: str, meant: str) -> Finding:

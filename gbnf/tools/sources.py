@@ -21,11 +21,12 @@ from typing import Any, TypeAlias
 
 from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.extras import MissingExtraError
+from gbnf.findings import Finding
 from gbnf.schema.keywords import TYPES
 from gbnf.schema.models import is_model
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.loosening import build_tool
-from gbnf.tools.manifest_checks import valid_name
+from gbnf.tools.manifest_checks import RESERVED_NAMES, valid_name
 from gbnf.tools.tool import Tool
 
 _NO_FILE = Path("<source>")
@@ -59,7 +60,8 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
     - a sequence of these, and of paths (but a file names no other files).
 
     `prefix` is put before each name, and characters that APIs do not accept in names become "_". Without it,
-    those that names cannot have do, except in manifests, and `tool_` is put before a digit. Of a schema, what
+    those that names cannot have do, except in manifests, and `tool_` is put before a digit and before the
+    name of a built-in tool. Of a schema, what
     is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
 
     Raises BrokenManifestsError with every tool that cannot be loaded, every invalid name and every name that
@@ -214,6 +216,11 @@ class _SourceReader:
     def _add(self, tool: Tool, path: Path, key: str, *, given: str | None = None) -> None:
         """Add a tool, which is renamed already if `given` is its name in the source."""
         origin = _Origin(path, key, given or tool.name)
+        if given in RESERVED_NAMES and self.prefix is None:
+            reason = f"{given!r} is the name of a built-in tool, so {tool.name} is used"
+            tool = replace(
+                tool, findings=(Finding(tool.name, "", "name", "loosened", reason), *tool.findings)
+            )
         if self.prefix is not None:
             if given is None:
                 name = self._named(tool.name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.partial_json import locate
+from gbnf.partial_json import JsonReader, locate
 from support.json_values import SIMPLE, nested
 
 VALUES = nested(SIMPLE | st.text(max_size=5), st.text(max_size=5))
@@ -48,3 +49,12 @@ def test_the_place_before_each_value_is_found(value: Any) -> None:
 @given(st.text(alphabet='{}[]":,\\ a1', max_size=30))
 def test_any_text_has_a_place(text: str) -> None:
     assert locate(text).start <= len(text)
+
+
+@given(st.lists(st.text(alphabet='{}[]":,\\ a1', max_size=4) | st.sampled_from(['{"a": ', '"b", "', "12"])))
+def test_a_text_that_grows_has_the_places_of_its_beginnings(pieces: list[str]) -> None:
+    reader, text = JsonReader(), ""
+    for piece in pieces:
+        reader.extend(piece)
+        text += piece
+        assert replace(reader.position(), scalars=tuple(reader.scalars)) == locate(text)

@@ -145,12 +145,14 @@ def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyn
         stop, at, ended, certain = value
         given = text[element.end() : stop]
         given = given.removeprefix("\n").removesuffix("\n") if element["lines"] else given
-        given = given[9:-3] if given.startswith(_CDATA) and given.endswith("]]>") else given
+        is_cdata = given.startswith(_CDATA) and "<param " in element[0]  # MiniCPM5 writes texts so
+        if is_cdata and given.find("]]>") == len(given) - 3:
+            given, is_cdata = given[len(_CDATA) : -3], False
         found = parse_json(json_of_raw(given, location.property(key).types))
         if key in arguments and arguments[key] != found:
             error = f"the parameter {key[:80]!r} occurs twice, with two values"
         elif isinstance(found, str) and (
-            not certain or (_KEY_AGAIN if kind == "arg_" else _AGAIN).match(given) or given.startswith(_CDATA)
+            not certain or (_KEY_AGAIN if kind == "arg_" else _AGAIN).match(given) or is_cdata
         ):
             error = f"the text of the parameter {key[:80]!r} has more than one reading"
         elif key not in location.names and _ODD_KEY.search(key):

@@ -120,7 +120,7 @@ async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, 
     """
     for attempt in range(asked.retries + 1):
         request = replace(asked.request, seed=asked.request.seed + attempt)
-        reading = _Reading(asked, verifies=asked.verifies or not backend.enforces_grammar)
+        reading = _Reading(asked, is_enforced=backend.enforces_grammar)
         held: list[AnswerPiece] = []
         has_left = False
         async with aclosing(backend.generate(request)) as events:
@@ -155,7 +155,8 @@ class _Reading:
     """Reads one answer."""
 
     asked: Asked
-    verifies: bool
+    is_enforced: bool  # by the backend
+    unmatched: str = ""
     completion: Completion | None = None
     violation: str | None = None
     stop_string: str | None = None
@@ -170,12 +171,14 @@ class _Reading:
     _held: str = ""  # replacement characters at the end, which a server may write for half a character
     _grammar: Grammar | None = None
     _state: MatchState | None = None
+    verifies: bool = field(init=False)
     _reader: AnswerReader = field(init=False)
     _stop: StopStrings = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader, self._stop = self.asked.reader(), StopStrings(self.asked.stop)
         grammar = self.asked.request.grammar
+        self.verifies = self.asked.verifies or not self.is_enforced
         if self.verifies and isinstance(grammar, Grammar):
             try:
                 self._grammar, self._state = grammar, grammar.matcher.start()
@@ -223,6 +226,7 @@ class _Reading:
             replace(
                 completion,
                 grammar_violation=self.violation,
+                unmatched=self.unmatched,
                 stop_string=self.stop_string or completion.stop_string,
                 repeated=self.repeated or completion.repeated,
             ),
@@ -312,8 +316,9 @@ class _Reading:
             assert self._grammar is not None
             try:
                 self._state = self._state.advance(text)
-            except AmbiguousGrammarError:
-                self._grammar = self._state = None  # a client's own grammar: the answer is not verified
+            except AmbiguousGrammarError as error:  # a client's own grammar
+                self._grammar = self._state = None
+                self.unmatched = "" if self.is_enforced else str(error)
             else:
                 if self._state is None:
                     wrong = grammar_violation(self._grammar, self.text, truncated=True)

@@ -184,6 +184,7 @@ class Completion:
 
     `finish_reason`: "length" for a truncated text, whose calls must not be executed. `grammar_violation`:
     None if the text fits the grammar (a truncated text: is a prefix of its language), or without a grammar.
+    `unmatched`: why a text that the backend does not constrain itself was not matched to its end, else "".
     `reasoning`: the model's reasoning before the text, if the backend can separate the two. `reclaimed`: the
     server returned the text as reasoning, but it fits the grammar. `context_length`: that of the backend, as
     far as it is known. `stop_string`: that of the request which ended the text; with a grammar, the text then
@@ -200,6 +201,7 @@ class Completion:
     usage: Usage = Usage()
     timings: Timings = Timings()
     grammar_violation: str | None = None
+    unmatched: str = ""
     reasoning: str = ""
     reclaimed: bool = False
     context_length: int | None = None

@@ -408,6 +408,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
     tokens, forced = completion.usage.completion_tokens, completion.usage.forced_tokens
     enforcement = replace(
         compiled.enforcement,
+        exact=compiled.enforcement.exact and not completion.unmatched,
         verified=answered.verified and not answered.invalid,
         invalid=answered.invalid,
         forced_tokens=forced,

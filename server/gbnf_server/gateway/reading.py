@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -160,12 +161,13 @@ def read_effort(effort: str | None) -> bool | None:
     return None if effort is None else effort not in {"none", "minimal"}
 
 
-def read_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call in the history.
+def read_arguments(given: Any) -> dict[str, Any]:
+    """Return the arguments of a call in the history, of their JSON text or value.
 
     Arguments that are not a JSON object, such as those of a truncated call, become the text of one member, so
     that the conversation can go on. Anthropic's documentation recommends the name of the member.
     """
+    text = given if isinstance(given, str) else "" if given is None else json.dumps(given)
     with suppress(InvalidJsonError):
         value = parse_json(text) if text.strip() else {}
         if isinstance(value, dict) and not nests_deeper(value, _MAX_DEPTH):

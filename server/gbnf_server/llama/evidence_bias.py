@@ -14,11 +14,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, Literal
 
 import numpy as np
 
-from gbnf.partial_json import locate
+from gbnf.partial_json import JsonReader
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
@@ -57,32 +58,54 @@ class CallPosition:
     whether a value has ended, or can.
     """
 
-    def __init__(self, text: str) -> None:
-        at = locate(text)
-        unfinished, is_before = text[at.start :], at.where in {"value", "inside"}
+    def __init__(self, text: str = "") -> None:
+        self._names: list[str] = []
+        self.values: set[str] = set()
+        self.numbers: list[str] = []
+        self._items: dict[tuple[str | int, ...], list[str]] = {}
+        self._reader, self._unread = JsonReader(), ""
+        self._read(text)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the outermost value has, of a text that may go on."""
+        return self._reader.has_ended
+
+    def extend(self, text: str) -> None:
+        """Advance by the next piece of the text; inside a string, all but the content stays the same."""
+        escape = "\\" * ((len(self.content) - len(self.content.rstrip("\\"))) % 2)
+        if self.kind == "string" and _IN_STRING.fullmatch(escape + text):
+            self.content += text
+            self._unread += text
+        else:
+            text, self._unread = self._unread + text, ""
+            self._read(text)
+
+    def _read(self, text: str) -> None:
+        reader = self._reader
+        known = len(reader.scalars)
+        reader.extend(text)
+        for path, written, _ in islice(reader.scalars, known, None):
+            if not written.startswith('"'):
+                self.numbers.append(written)
+                continue
+            value = written[1:-1]
+            self._names += [value] if path in _NAME_PATHS else []
+            self.values.add(value)
+            self._items.setdefault(path[:-1], []).append(value)
+        self.tool = next(iter(self._names), "")
+        at, unfinished = reader.position(), reader.unfinished
+        is_before = at.where in {"value", "inside"}
         is_quoted = unfinished.startswith('"')
-        container = at.path[:-1] if is_before else at.path
-        strings = [(path, written[1:-1]) for path, written, _ in at.scalars if written.startswith('"')]
         self.kind: _Kind = ("key" if at.where == "key" else "string") if is_quoted else "other"
         self.content = unfinished[1:] if is_quoted else ""
-        self.tool = next((value for path, value in strings if path in _NAME_PATHS), "")
         self.argument = str(at.path[1] if len(at.path) > 1 else (at.keys or ("",))[-1])
         self.depth = 0 if at.where == "end" else len(at.path) + (not is_before)
         self.keys = at.keys
-        self.values = frozenset(value for _, value in strings)
-        self.items = [value for path, value in strings if path[:-1] == container]
+        self.items = self._items.get(at.path[:-1] if is_before else at.path, [])
         self.number = unfinished if is_before and not is_quoted else None
-        self.numbers = [written for _, written, _ in at.scalars if not written.startswith('"')]
         self.awaits_value = at.where == "value" and at.index is None
         self.ends_member = self.kind == "string" or at.where == "after" or bool(self.number)
-
-    def extend(self, text: str) -> bool:
-        """Advance inside a string, and return whether the text does not end it: then all else is the same."""
-        escape = "\\" * ((len(self.content) - len(self.content.rstrip("\\"))) % 2)
-        if self.kind != "string" or not _IN_STRING.fullmatch(escape + text):
-            return False
-        self.content += text
-        return True
 
 
 class EvidenceBias:
@@ -90,14 +113,15 @@ class EvidenceBias:
 
     def __init__(self, model: NativeModel, evidence: Evidence) -> None:
         self._tokens, self._evidence, self._text = model.tokens_by_text, evidence, ""
-        self._position = CallPosition("")
-        self._pending = ""  # the end of the text, after the position
+        self._position = CallPosition()
+        self._is_call = False  # whether the text begins as a call
         self._begin = 0  # of the text after the calls that have ended
+        self._start = -1  # of the call of the position
+        self._read = 0  # the end of the text that the position has
 
     def accept(self, text: str) -> None:
         """Advance by a piece of the answer."""
         self._text += text
-        self._pending += text
 
     def biased(self, logits: Logits) -> Logits:
         """Return the logits with the bonus; the same array if there is none."""
@@ -115,13 +139,9 @@ class EvidenceBias:
 
     def changes(self) -> dict[int, float]:
         """Return what the next tokens gain and lose."""
-        if not self._position.extend(self._pending):
-            text = self._call_text()
-            if text is None:
-                return {}
-            self._position = CallPosition(text)
-        position, self._pending = self._position, ""
-        argument = self._argument()
+        if not self._advance():
+            return {}
+        position, argument = self._position, self._argument()
         in_arguments = position.depth == _ARGUMENTS_DEPTH
         if position.depth < _ARGUMENTS_DEPTH:
             return self._of_tool_name()
@@ -143,16 +163,26 @@ class EvidenceBias:
             found |= dict.fromkeys(self._commas(), -CHOICE_BONUS)
         return found | dict.fromkeys(self._early_ends(), -CHOICE_BONUS)
 
-    def _call_text(self) -> str | None:
-        """Return the text of the last call as far as it is written; None in prose, whatever it quotes."""
-        if self._text[:1] not in {"", "{"} and not _BEFORE_CALL.match(self._text):
-            return None
-        while (start := self._text.find("{", self._begin)) >= 0:
+    def _advance(self) -> bool:
+        """Read on, and return whether the end of the text is in a call; not in prose, whatever it quotes."""
+        text = self._text
+        self._is_call = self._is_call or text.startswith("{") or bool(_BEFORE_CALL.match(text))
+        if not self._is_call:
+            return False
+        while (start := text.find("{", self._begin)) >= 0:
+            if start != self._start:
+                self._start = self._read = start
+                self._position = CallPosition()
+            had_ended = self._position.has_ended  # without being JSON: nothing that follows makes it so
+            self._position.extend(text[self._read :])
+            self._read = len(text)
+            if had_ended or not self._position.has_ended:
+                return True
             try:
-                _, self._begin = _DECODER.raw_decode(self._text, start)
+                _, self._begin = _DECODER.raw_decode(text, start)
             except ValueError:
-                return self._text[start:]
-        return None
+                return True
+        return False
 
     def _commas(self) -> list[int]:
         """Return the tokens of a comma after the value that ends here, with its quote."""

@@ -211,6 +211,8 @@ class ModelCalls:
                 f"step {state.number}: the backend did not enforce the grammar "
                 f"({completion.grammar_violation}); update it, or use the call format text"
             )
+        if completion.unmatched:
+            yield from self.warn(f"the answers were not matched against the grammar: {completion.unmatched}")
         reasoning = reasoning or completion.reasoning
         return completion, Step(
             state.number,

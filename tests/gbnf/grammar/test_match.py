@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.grammar.ir import Literal, Ref, Rules, Seq
-from gbnf.grammar.match import END_OF_TEXT, Match, Matcher
+from gbnf.grammar.match import END_OF_TEXT, Match, Matcher, MatchState
 from gbnf.grammar.parse import parse_gbnf
 
 CALL = parse_gbnf(r"""
@@ -88,6 +90,26 @@ def test_no_text_makes_the_caches_grow_beyond_their_bound(texts: list[str]) -> N
                     reached[id(following)] = following
                     pending.append(following)
         assert sum(len(state.steps) for state in reached.values()) <= 60
+
+
+@pytest.mark.parametrize("piece", [4, 20_000])
+def test_what_is_counted_bounds_the_memory_of_long_literals(piece: int) -> None:
+    text = "ab c" * 5000
+    matcher = Matcher(parse_gbnf(f'root ::= "{text}"'))
+    tracemalloc.start()
+    try:
+        for end in range(0, len(text), 10):  # as of several answers, each cut elsewhere
+            matcher.start().advance(text[:end])
+        state: MatchState | None = matcher.start()
+        for begin in range(0, len(text), piece):
+            assert state is not None
+            state = state.advance(text[begin : begin + piece])
+        assert state is not None
+        assert state.must_end
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1000 * matcher._cached
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,25 @@ from hypothesis import strategies as st
 from gbnf.calls.parsing.results import FinalAnswer, ToolCalls
 from gbnf.compiler.notations import Placeholder
 from gbnf.errors import GrammarError
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats import (
+    ArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    ElementArguments,
+    ReasoningDelta,
+    TextDelta,
+    ToolFormat,
+)
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 from support.effort import scaled
 from support.element_formats import CLOSED, ELEMENT_FAMILIES, VALUES, ElementFamily
+from support.notations import NOTATIONS, forms
 from support.oracle import engine
 from support.random_texts import generate
 from support.text_calls import calls_of
-from support.tool_formats import FAMILIES, RECIPIENTS, SIGNS, TAGS, Family
+from support.tool_formats import FAMILIES, NAME, RECIPIENTS, SIGNS, TAGS, Family, made_form
 
 NOTE = {
     "type": "object",
@@ -337,3 +347,37 @@ def test_values_in_elements_are_read_by_the_schema(family: Any, text: str, made:
 
 def test_a_recipient_that_is_no_tool_begins_no_call() -> None:
     assert isinstance(RECIPIENTS.form.parse("Hello\n{}", TOOLS), FinalAnswer)
+
+
+_HEAD = (NAME, "(")
+_PYTHON, _QUOTED = (
+    made_form(
+        _HEAD, ")", "<calls>", arguments=ElementArguments("", ", ", "", "", values),
+        begin="<calls>[", separator=", ", end="]</calls>",
+    )
+    for values in (forms("=", "", *["python"] * 4), NOTATIONS["LFM2.5"].forms)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "written", "value"),
+    [
+        (_PYTHON, '"a"', "a"),
+        (_PYTHON, "'a' 'b'", "ab"),
+        (_PYTHON, "'''a\nb'''", "a\nb"),
+        (_PYTHON, "ls -la", "ls -la"),
+        (_QUOTED, "'a'", "a"),
+        (_QUOTED, "''", ""),
+        (_QUOTED, "'''a\nb'''", None),
+        *[
+            (_PYTHON, written, None)
+            for written in ('"a" + "b"', 'f"a{x}"', "b'a'", "'a' + x", '"a".upper()', "x.upper()")
+        ],
+    ],
+)
+def test_code_is_no_text(form: ToolFormat, written: str, value: str | None) -> None:
+    note = Tool("note", args={"type": "object", "properties": {"text": {"type": "string"}}})
+    parsed = form.parse(f"<calls>[note(text={written})]</calls>", [note])
+    assert isinstance(parsed, ToolCalls)
+    assert [call.arguments for call in parsed.calls] == ([] if value is None else [{"text": value}])
+    assert len(parsed.invalid) == (value is None)

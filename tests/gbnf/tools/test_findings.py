@@ -75,6 +75,17 @@ def test_what_is_no_near_miss(keys: dict[str, Any]) -> None:
 def test_null_that_is_meant_and_not_allowed(schema: dict[str, Any], keyword: str) -> None:
     tool = manifest(args={"properties": {"a": schema}})
     assert found(tool) == [("unknown_key", "/properties/a", keyword)]
+    of_schema = compile_schema({"type": "object", "properties": {"a": schema}}).report
+    assert [(each.kind, each.pointer, each.keyword) for each in of_schema] == found(tool)
+
+
+def test_findings_below_a_local_definition_have_its_pointer() -> None:
+    own = {"type": "object", "properties": {"n": {"$ref": "#/$defs/x"}, "i": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"a": {"$defs": {"x": own}, "$ref": "#/$defs/x"}}}
+    report = compile_pool(load_tools({"name": "mine", "parameters": schema})).report
+    pointers = {each.pointer for each in report}
+    assert "/properties/a/$defs/x/properties" in pointers
+    assert not any("%" in pointer for pointer in pointers)
 
 
 @pytest.mark.parametrize("inside", [{}, {"items": {"$ref": "#/$defs/x"}, "type": "array"}])

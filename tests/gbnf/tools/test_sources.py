@@ -141,7 +141,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
             [
                 file, tmp_path / "broken.json", tmp_path / "absent.json", tmp_path / "absent.toml",
                 {"tools": [MCP, {**MCP, "description": "Another."}]}, 3, {"x": 1}, None,
-                {**MCP, "name": "final_answer"}, {**MCP, "name": 3},
+                {**MCP, "name": 3},
             ]
         )  # fmt: skip
     errors = caught.value.errors
@@ -156,7 +156,6 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         ("<source>", "[6]"),
         ("<source>", "[7]"),
         ("<source>", "[8].name"),
-        ("<source>", "[9].name"),
     ]
     assert "another tool has the same name: <source>: [4].tools[0]" in errors[5].problem
     assert "prefix" in errors[5].hint
@@ -203,6 +202,16 @@ def test_a_prefix_that_no_api_accepts() -> None:
             load_tools({**MCP, "name": "1234567"}, prefix=prefix)
     with pytest.raises(BrokenManifestsError, match="name"):
         load_tools({**MANIFEST, "name": "ping"}, prefix="9-")
+
+
+@pytest.mark.parametrize("name", ["final_answer", "ask_user", "find_tools"])
+def test_a_tool_with_the_name_of_a_built_in_one_is_renamed(name: str) -> None:
+    for other in (MCP, {"type": "function", "function": {"name": "other"}}):
+        [_, renamed] = load_tools([other, {**MCP, "name": name}])
+        assert renamed.name == f"tool_{name}"
+        assert [each for each in renamed.findings if repr(name) in each.reason]
+    with pytest.raises(BrokenManifestsError, match="same name"):
+        load_tools([{**MCP, "name": name}, {**MCP, "name": f"tool_{name}"}])
 
 
 def test_a_tool_that_two_sources_describe_alike_is_loaded_once() -> None:

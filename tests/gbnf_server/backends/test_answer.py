@@ -20,6 +20,7 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, Tex
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, Asked, answer, grammar_violation
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from support.backends import FakeBackend
+from support.hostile_grammars import HOSTILE
 from support.wires import SIZES, cut
 
 CALL = Grammar.parse('root ::= "{\\"name\\": \\"" ("find" | "write") "\\"}"')
@@ -217,6 +218,17 @@ def test_a_backend_that_enforces_the_grammar_is_matched_only_where_that_is_asked
     assert heard(backend, Asked(Request(ASK, WORDS)))[1].completion.grammar_violation is None
     verified = heard(backend, Asked(Request(ASK, WORDS), verifies=True))[1]
     assert verified.completion.grammar_violation is not None
+
+
+@pytest.mark.parametrize("is_enforced", [False, True])
+def test_an_answer_that_is_not_matched_says_so(is_enforced: bool) -> None:
+    ambiguous = HOSTILE["doubling of nothing"](60).replace("root ::=", "next ::=", 1)
+    backend = Saying(["a", "nope"])
+    backend.enforces_grammar = is_enforced
+    asked = Asked(Request(ASK, Grammar.parse(f'root ::= "a" next\n{ambiguous}')), verifies=True)
+    said, end = heard(backend, asked)
+    assert (said, end.verified) == ("anope", False)
+    assert bool(end.completion.unmatched) != is_enforced
 
 
 def test_a_truncated_answer_may_be_a_prefix() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gbnf.protocols.call_protocols import NativeCalls
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.chat import (
     INVALID_ARGUMENTS,
     ChatRequest,
@@ -180,6 +181,23 @@ def test_a_conversation_goes_on_whatever_the_arguments_of_its_calls(arguments: s
     else:
         assert made == {INVALID_ARGUMENTS: arguments}
         assert not [*failed_calls(of_chat), *succeeded_calls(of_chat)]
+
+
+@pytest.mark.parametrize("given", ['{"on": true}', "tru", ["a"], 3, None, {"on": True}, {}])
+def test_arguments_of_any_json_type_are_those_of_their_text(given: Any) -> None:
+    text = given if isinstance(given, str) else json.dumps({} if given is None else given)
+    used = {"type": "tool_use", "id": "a", "name": "light", "input": given}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
+    turns = [USER, {"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}]
+    body = {"model": "m", "max_tokens": 9, "messages": turns}
+    called = [
+        {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "light", "arguments": each}}]}
+        for each in (given, text)
+    ]
+    done = {"role": "tool", "tool_call_id": "a", "content": "done"}
+    made = [ChatCompletions().parse({"messages": [USER, each, done]}).request.messages[1] for each in called]
+    made.append(Messages().parse(body).request.messages[1])
+    assert [each["tool_calls"][0]["function"] for each in made] == [made[1]["tool_calls"][0]["function"]] * 3
 
 
 def test_a_truncated_call_is_no_failure_of_the_next(backend: InProcess) -> None:

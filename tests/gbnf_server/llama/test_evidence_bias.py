@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf import compile_pool
-from gbnf.partial_json import locate
+from gbnf.partial_json import JsonReader
 from gbnf.tools import Tool
 from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.backends.base import Request
@@ -99,20 +99,33 @@ def test_the_bonus_is_that_of_the_whole_text(model: NativeModel, pieces: list[st
         assert bias.changes() == whole.changes(), text
 
 
-def test_a_long_text_is_read_once(model: NativeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['"city": "', *["some text, \\n"] * 1000, '", "now": ', "true"],
+        ['"sizes": [', *["12", ", "] * 1000],
+        ['"names": [', *['"ab', '", '] * 1000],
+        ['"x": [', *['{"a": ', '"b', '"}', ", "] * 500],
+        ['"city": "', *['Rome"}}\n', CALL, '"city": "'] * 500],
+    ],
+)
+def test_a_long_text_is_read_once(
+    model: NativeModel, monkeypatch: pytest.MonkeyPatch, pieces: list[str]
+) -> None:
     read = 0
+    extend = JsonReader.extend
 
-    def counted(text: str) -> Any:
+    def counted(reader: JsonReader, text: str) -> None:
         nonlocal read
-        read += len(text)
-        return locate(text)
+        read += len(reader.unfinished + text)
+        extend(reader, text)
 
-    monkeypatch.setattr("gbnf_server.llama.evidence_bias.locate", counted)
+    monkeypatch.setattr(JsonReader, "extend", counted)
     bias = EvidenceBias(model, EVIDENCE)
-    for piece in [CALL, '"city": "', *["some text, \\n"] * 1000, '", "now": ', "true"]:
+    for piece in [CALL, *pieces]:
         bias.accept(piece)
         bias.changes()
-    assert read < 6 * len("some text, \\n") * 1000
+    assert len("".join(pieces)) <= read < 3 * len("".join(pieces))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from gbnf.errors import AmbiguousGrammarError
+from gbnf.grammar.match import MatchState
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama import server_build as build
@@ -79,3 +81,24 @@ def test_a_server_that_ignores_the_grammar_is_found_out(tmp_path: Path) -> None:
     assert {step.refusal for step in constrained.steps} == {"ungrammatical"}
     assert any("did not enforce the grammar" in warning for warning in constrained.warnings)
     assert (free.answer, free.warnings) == ("done", ())
+
+
+@pytest.mark.usefixtures("brief_pauses")
+def test_answers_that_are_not_matched_against_the_grammar_are_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def advance(_state: MatchState, _text: str) -> None:
+        raise AmbiguousGrammarError(1)
+
+    monkeypatch.setattr(MatchState, "advance", advance)
+    pinged, answered = (
+        '{"name": "ping", "arguments": {}}',
+        '{"name": "final_answer", "arguments": {"message": "hi"}}',
+    )
+    with (
+        scripted(completion=[completion(pinged), completion(answered)]) as script,
+        LlamaServer(script.url) as server,
+    ):
+        run = planner(tmp_path, server).run("ping")
+    assert [("not matched against the grammar" in warning) for warning in run.warnings] == [True]
+    assert run.answer == "hi"

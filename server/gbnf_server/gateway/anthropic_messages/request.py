@@ -63,7 +63,7 @@ class _ToolReference(reading.Content):
 class _ToolUseBlock(reading.Part):
     id: str
     name: str
-    input: dict[str, Any]
+    input: Any = None
 
 
 class _ToolResultBlock(reading.Part):
@@ -121,8 +121,8 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
                     add(said)
             case _ThinkingBlock(thinking=text):
                 turns.reasoning(text)
-            case _ToolUseBlock(id=call_id, name=name, input=arguments):
-                turns.call(call_id, name, arguments)
+            case _ToolUseBlock(id=call_id, name=name, input=given):
+                turns.call(call_id, name, reading.read_arguments(given))
             case _ToolResultBlock() as result:
                 text, images = reading.read_content(_RESULTS, result.content or "", f"{at}.content")
                 text = f"Error: {text}" if result.is_error else text

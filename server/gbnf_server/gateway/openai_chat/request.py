@@ -47,7 +47,7 @@ _AssistantPart: TypeAlias = Annotated[_TextPart | _Refusal, Field(discriminator=
 
 class _CalledFunction(reading.Part):
     name: str
-    arguments: str
+    arguments: Any = None
 
 
 class _ChatCall(reading.Part):

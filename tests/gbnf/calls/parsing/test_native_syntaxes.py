@@ -182,6 +182,24 @@ def test_tags_of_other_formats_are_part_of_a_text(call: str, value: str) -> None
     assert complete(parse_tool_calls(call.format(value), TOOLS)) == [("write_file", {"content": value})]
 
 
+_PARTS = ["<![CDATA[", "]]>", "a", " ", "\n", "x"]
+
+
+@given(
+    st.lists(st.sampled_from(_PARTS), min_size=1, max_size=6).map("".join),
+    st.sampled_from([_PAIR, _PARAMETER]),
+)
+def test_cdata_is_part_of_a_text(value: str, call: str) -> None:
+    assert complete(parse_tool_calls(call.format(value), TOOLS)) == [("write_file", {"content": value})]
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=6).map("".join))
+def test_a_template_with_cdata_writes_one_around_the_value(value: str) -> None:
+    call = f'<function name="write_file"><param name="content"><![CDATA[{value}]]></param></function>'
+    made = complete(parse_tool_calls(call, TOOLS))
+    assert made == ([] if "]]>" in f"{value}]]>"[:-1] else [("write_file", {"content": value})])
+
+
 @pytest.mark.parametrize("between", ["", "\n", ","])
 @pytest.mark.parametrize(
     "call",
