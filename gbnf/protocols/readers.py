@@ -156,7 +156,7 @@ class TextCalls:
         """
         result = self._stream.close()
         shown, text = self._stream.shown, result.content
-        is_text = isinstance(result, ToolCalls) and self._is_text(result)
+        is_text = isinstance(result, ToolCalls) and self._is_text(result, truncated)
         if is_text:
             whole = self._text.partition(result.reasoning)[2].lstrip() if result.reasoning else self._text
             text = whole if whole.startswith(shown) else text
@@ -176,11 +176,13 @@ class TextCalls:
             ]
         return deltas
 
-    def _is_text(self, result: ToolCalls) -> bool:
-        """Return whether invalid calls are text."""
+    def _is_text(self, result: ToolCalls, truncated: bool) -> bool:
+        """Return whether invalid calls are text, or calls that the model has not ended, within its limit."""
+        if result.calls:
+            return all(call.truncated for call in result.calls) and not (truncated or self._required)
         is_json = result.syntax in ("bare", "openai")  # the other syntaxes have no other meaning
         names_none = is_json and all(self._names.find(each.name) is None for each in result.invalid)
-        return not result.calls and (self._optional or (names_none and not self._required))
+        return self._optional or (names_none and not self._required)
 
     @staticmethod
     def _texts(text: str) -> list[Delta]:

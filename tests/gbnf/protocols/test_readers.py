@@ -24,7 +24,7 @@ from gbnf.protocols.readers import (
     WholeJsonCall,
     union,
 )
-from gbnf.tool_formats import CallEnded, CallStarted, Delta, detect
+from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta, detect
 from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import json_values, texts, tool
@@ -211,3 +211,19 @@ def test_a_clipped_text_is_short_and_a_short_text_whole(written: str, limit: int
     clipped = clip(written, limit)
     assert len(clipped) <= limit
     assert clipped == written if len(written) <= limit else clipped[:-1] == written[: limit - 1]
+
+
+CUT = (A_CALL[:-2], A_CALL[:-3], f"<tool_call>\n{A_CALL[:-2]}", f"[TOOL_CALLS][{A_CALL[:-2]}", "[go(x=3")
+
+
+@pytest.mark.parametrize("written", CUT)
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_call_that_the_model_has_not_ended_is_not_lost(written: str, optional: bool) -> None:
+    def deltas(*, truncated: bool, required: bool = False) -> list[Delta]:
+        reader = TextCalls(TOOLS, parallel=True, optional=optional, required=required)
+        return [*reader.feed(written), *reader.close(truncated=truncated)]
+
+    assert deltas(truncated=False) == [TextDelta(written)]
+    assert not any(isinstance(delta, CallStarted) for delta in deltas(truncated=True))
+    with pytest.raises(AnswerNotAllowedError):
+        deltas(truncated=False, required=True)
