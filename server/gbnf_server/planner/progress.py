@@ -488,8 +488,9 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
       asks for, any of them if it asks for none.
     - Otherwise the tools that it asks for, if it has several parts, or asks for a change that was not made.
 
-    None after a call that has failed, and after two that were refused. A change is due by words of a tool's
-    affinity only, and for no question: "which pull requests can I merge?"
+    What needs approval comes last: "let me pick one, then mail it". None after a call that has failed, and
+    after two that were refused. A change is due by words of a tool's affinity only, and for no question:
+    "which pull requests can I merge?"
     """
     done, reads = calls_done(state), asked_for(pool, state, "read")
     asked = () if only_asks(state.query) else asked_for(pool, state, marked=False)
@@ -500,10 +501,11 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
         return ()
     if changes and uncovered_values(state.query, done):
         needed = {*(reads or (tool for tool in others if tool.run.effect == "read")), *changes}
-        return tuple(tool for tool in others if tool in needed)
-    changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
-    due = (*reads, *changes) if asks_for_several(state.query) else () if changed else changes
-    return tuple(tool for tool in others if tool in due)
+    else:
+        changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
+        needed = {*reads, *changes} if asks_for_several(state.query) else set() if changed else {*changes}
+    due = tuple(tool for tool in others if tool in needed)
+    return tuple(tool for tool in due if not tool.run.confirm) or due
 
 
 def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:

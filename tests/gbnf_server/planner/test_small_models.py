@@ -541,6 +541,16 @@ def test_what_is_to_be_sent_is_read_before() -> None:
     assert driven.of(StepStarted)[1].tools == ("send_messages",)
 
 
+@pytest.mark.parametrize("ask", ["after I pick one, email me the choice", "email me the one that I pick"])
+def test_what_needs_approval_comes_after_what_else_is_asked_for(ask: str) -> None:
+    find = {"name": "find_events_empty", "arguments": {"period": "next_week"}}
+    slots = {"entries": ["2026-11-24T09:00", "2026-11-24T10:00"]}
+    driven = drive(f"propose 3 slots next week, {ask}", written(find), "9:00.", replies=[slots])
+    second = driven.of(StepStarted)[1]
+    assert "get_inputs" in second.tools
+    assert {"send_messages", "final_answer"}.isdisjoint(second.tools)
+
+
 def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
     read = {"name": "read_files", "arguments": {"paths": ["a.md"]}}
     driven = drive("show me what is in a.md", written(read), "A note.", replies=[{"entries": ["oats"]}])
