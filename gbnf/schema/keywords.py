@@ -156,9 +156,11 @@ def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any]
 
 def walk(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, Any]]:
     """Yield `schema` and all schemas below it, each with its path, outermost first; follows no references."""
-    yield path, schema
-    for below, member in subschemas(schema):
-        yield from walk(member, (*path, *below))
+    waiting = [(path, schema)]
+    while waiting:
+        path, here = waiting.pop()
+        yield path, here
+        waiting += [((*path, *below), member) for below, member in subschemas(here)][::-1]
 
 
 def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
