@@ -196,6 +196,8 @@ OTHER_KEYS = [
     {"arguments": ROME, "name": "weather"},
     {"thought": "It is asked for.", "name": "weather", "arguments": ROME},
     {"action": "weather", "action_input": ROME},
+    {"tool_name": "weather", "tool_args": ROME},
+    {"tool": "weather", "tool_input": ROME},
     {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(ROME)}},
     {"tool_calls": [{"name": "weather", "arguments": ROME}]},
 ]
