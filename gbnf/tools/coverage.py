@@ -65,6 +65,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [match["text"] for match in _DICTATED.finditer(request)]
+    names = names_in(request)
     said = frozenset(_GROUP.findall(request.casefold()))
     groups = said | frozenset(_GROUP.findall(known.casefold()))
 
@@ -87,6 +88,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             rest = text.removesuffix(other)
             if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
                 text = rest[: destination.start()]
+            elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
+                text = rest[:-2]
         if whole_text := next((quote for quote in dictated if _means(text, quote, said)), ""):
             return whole_text
         start = request.lower().find(text.lower())
@@ -317,6 +320,12 @@ _WORD_LIST: Final = re.compile(
     rf"{_ITEM}(?:, {_ITEM})*,? (?:and|or) {_ITEM}"
     r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|respectively)\b)"
 )
+_WORDS: Final = r"(?:[^\s,;:.?!\"]+ ){0,2}[^\s,;:.?!\"]+"
+_PHRASE_LIST: Final = re.compile(
+    rf"(?<!\S)(?P<first>{_WORDS}(?:, (?!and |or ){_WORDS})+), (?:and|or) "
+    rf"(?P<last>(?:[^\s,;:.?!\"]+ ){{0,2}}?[^\s,;:.?!\"]+)"
+    r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|and|respectively)\b)"
+)
 _BESIDE: Final = re.compile(r"\s?([^\W\d_]+|%)?")
 
 
@@ -437,11 +446,23 @@ _MOST_FOLDERS: Final = 50
 
 
 def _listed_with(request: str, word: str) -> list[str]:
-    """Return the words of the list that has a word: gold, silver and iron; no amounts."""
+    """Return the words of the list that has a word: gold, silver and iron; no amounts.
+
+    Of a list of three or more, the terms of several words: "red wine, dark bread, and butter".
+    """
     lists = (_WORD_LIST.finditer(request)) if word else ()
     found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
     named = ([text for text in words if len(text) > 1 and text[0].isalpha()] for words in found)
-    return next((words for words in named if word in words), [])
+    listed = next((words for words in named if word in words), [])
+    return listed if listed or not word else next(_phrases_listed_with(request, word), [])
+
+
+def _phrases_listed_with(request: str, phrase: str) -> Iterator[list[str]]:
+    """Yield each list that has a term, which the request may give with a word before: "of human HbA1c, …"."""
+    for match in _PHRASE_LIST.finditer(request):
+        phrases = [*match["first"].split(", "), match["last"]]
+        if phrase in phrases or re.search(rf"(?:^|\s){re.escape(phrase)}$", phrases[0]):
+            yield [phrase, *(other for other in phrases[1:] if other != phrase)]
 
 
 def _is_related(request: str, used: str, left: str) -> bool:

@@ -14,7 +14,16 @@ from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError, parse_json
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
-ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "params", "tool_args", "tool_input", "action_input")
+ARGUMENT_KEYS = (
+    "arguments",
+    "args",
+    "parameters",
+    "input",
+    "params",
+    "tool_args",
+    "tool_input",
+    "action_input",
+)
 _WRAPPERS = ("tool_call", "function_call")
 _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
 _SENTINEL = "\0cut"
