@@ -317,12 +317,12 @@ def _texts_in(value: Any) -> frozenset[str]:
 _LISTED: Final = re.compile(r"(?:\s|[,;/&$€£%]|\b(?:and|or|then|e|o|und|et|y)\b)*", re.IGNORECASE)
 _ITEM: Final = r"[^\s,;?!\"'()]*[^\s,;?!\"'().]"
 _WORD_LIST: Final = re.compile(
-    rf"{_ITEM}(?:, {_ITEM})*,? (?:and|or) {_ITEM}"
+    rf"(?<![^\s,;?!\"'()]){_ITEM}(?:, {_ITEM}){{0,20}},? (?:and|or) {_ITEM}"  # at most so many: linear time
     r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|respectively)\b)"
 )
 _WORDS: Final = r"(?:[^\s,;:.?!\"]+ ){0,2}[^\s,;:.?!\"]+"
 _PHRASE_LIST: Final = re.compile(
-    rf"(?<!\S)(?P<first>{_WORDS}(?:, (?!and |or ){_WORDS})+), (?:and|or) "
+    rf"(?<!\S)(?P<first>{_WORDS}(?:, (?!and |or ){_WORDS}){{1,20}}+), (?:and|or) "
     rf"(?P<last>(?:[^\s,;:.?!\"]+ ){{0,2}}?[^\s,;:.?!\"]+)"
     r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|and|respectively)\b)"
 )
