@@ -41,7 +41,9 @@ def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
 
 _GROUP: Final = re.compile(r"\d+|[^\W\d_]{2,}")
 _DESTINATION: Final = re.compile(
-    r"(?:\s|[,:;])+(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$", re.IGNORECASE
+    # from the first space of a run, so that a request of spaces takes linear time
+    r"(?<![\s,:;])[\s,:;]++(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$",
+    re.IGNORECASE,
 )
 
 

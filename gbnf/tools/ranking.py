@@ -103,7 +103,7 @@ _FORBIDDEN: Final = re.compile(
 """Words that say what not to do."""
 _SOUGHT_FOR: Final = re.compile(
     r"(\b(?:propose|suggest|find|list|show|check|proponi|suggerisci|trova|cerca|mostra|elenca)\b"
-    r"(?:(?! (?:and|then|e|poi) )[^.,;:?!])*?)"
+    r"(?:(?! (?:and|then|e|poi) )[^.,;:?!]){0,200}?)"
     r"\b(?:for (?:an?|the|my|our)|per (?:una?|il|la|mi[ao])\b|per (?:un|l)['’])\s*\w+"
 )
 """What something is looked for: a slot for a meeting."""
