@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -121,6 +122,8 @@ APPLICATORS: Mapping[str, ApplicatorKind] = {**IN_PLACE_APPLICATORS, **CHILD_APP
 
 SchemaPath: TypeAlias = tuple[str | int, ...]
 """The keys and indices that lead from a schema to one below it; the first is the keyword."""
+Place: TypeAlias = "tuple[Place | None, SchemaPath]"
+"""Where a schema is in another: the place of the schema around it, and the path from there."""
 
 
 def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
@@ -156,11 +159,26 @@ def map_subschemas(schema: Mapping[str, Any], change: Callable[[SchemaPath, Any]
 
 def walk(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[SchemaPath, Any]]:
     """Yield `schema` and all schemas below it, each with its path, outermost first; follows no references."""
-    waiting = [(path, schema)]
+    return ((path_of(place), here) for place, here in places(schema, path))
+
+
+def places(schema: Any, path: SchemaPath = ()) -> Iterator[tuple[Place, Any]]:
+    """As `walk`, with places instead of paths, which take quadratic memory in a deep schema."""
+    waiting: list[tuple[Place, Any]] = [((None, path), schema)]
     while waiting:
-        path, here = waiting.pop()
-        yield path, here
-        waiting += [((*path, *below), member) for below, member in subschemas(here)][::-1]
+        place, here = waiting.pop()
+        yield place, here
+        waiting += [((place, below), member) for below, member in subschemas(here)][::-1]
+
+
+def path_of(place: Place) -> SchemaPath:
+    """Return the path of a place."""
+    parts: list[SchemaPath] = []
+    above: Place | None = place
+    while above is not None:
+        above, part = above
+        parts.append(part)
+    return tuple(chain.from_iterable(reversed(parts)))
 
 
 def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:

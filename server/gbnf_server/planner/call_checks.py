@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.calls import ToolCalls, parse_tool_calls
-from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.messages import error_text
@@ -169,10 +168,6 @@ def _checked(
         reasoning, call = pop_reasoning(call)
     repairs = found.repairs
     is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
-    if not is_valid and isinstance(call, dict):  # the backend has not enforced the grammar
-        repaired = repair_call(call, offer.callable, steps=offer.refers_to, unknown="refuse")
-        if is_valid := repaired.ok:
-            call, repairs = repaired.call, (*repairs, *map(str, repaired.coercions))
     if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], said(state), known)
