@@ -207,13 +207,15 @@ class Batch:
     def row(self) -> tuple[str, ...]:
         """Return the cells of its row: what its log has, beside the folders."""
         outcomes, begun, folders = Counter[str](), Counter[str](), set[str]()
+        called: dict[str, str] = {}
         for line in (self.folder / "requests.results.jsonl.log").open():
             entry = json.loads(line)
             if entry.get("kind") == "run":
                 outcomes[entry["run"]["outcome"]] += 1
             elif entry.get("kind") == "begun":
                 begun[f"{entry['id']} {json.dumps(entry['call'], sort_keys=True)}"] += 1
-            elif entry.get("kind") == "done" and entry.get("result"):
+                called[entry["id"]] = entry["call"]["name"]
+            elif entry.get("result") and called.pop(entry["id"], "") == "create_dirs":
                 folders |= set(entry["result"]["entries"])
         lost = sum(not (self.folder / "batch" / folder).is_dir() for folder in folders)
         doubled = sum(count > 1 for count in begun.values())
