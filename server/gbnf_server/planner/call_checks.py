@@ -31,7 +31,7 @@ from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import looks_like_call
-from gbnf.strict_json import nests_deeper
+from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import (
     appends,
@@ -318,7 +318,7 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
     texts |= {step.error for step in state.steps if step.error}
     for each in outcomes:
         outcome, *more = each["content"].split("\n\n")
-        texts |= {json.loads(outcome).get("error", ""), *more}
+        texts |= {*more, *_error_in(outcome)}
     day = str(state.started_at.date())  # it may be what is asked for
     parts = {part for text in texts for part in _SENTENCE_END.split(text) if day not in part}
     return any(
@@ -331,6 +331,16 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
 def is_blank(answer: str) -> bool:
     """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
     return not answer.strip(" \t\r\n.…")
+
+
+def _error_in(outcome: str) -> tuple[str, ...]:
+    """Return the error that a message of an outcome has; () for one in another form, such as a summary."""
+    try:
+        value = parse_json(outcome)
+    except InvalidJsonError:
+        return ()
+    error = value.get("error") if isinstance(value, dict) else None
+    return (error,) if isinstance(error, str) else ()
 
 
 def is_fragment(answer: str, steps: Iterable[Step]) -> bool:
