@@ -98,7 +98,7 @@ def test_what_the_model_has_read_is_no_answer(
 @pytest.mark.parametrize(
     "answer",
     [
-        "I could not find trips: there is no such folder.",
+        "I could not find trips: that folder does not exist.",
         "There is no folder 'trips'.",
         "The workspace has calendar.ics and invoices, and no folder 'trips'.",
     ],
