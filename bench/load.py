@@ -208,21 +208,29 @@ class Batch:
         """Return the cells of its row: what its log has, beside the folders."""
         outcomes, begun, folders = Counter[str](), Counter[str](), set[str]()
         called: dict[str, str] = {}
+        others = Counter[str]()
         for line in (self.folder / "requests.results.jsonl.log").open():
             entry = json.loads(line)
             if entry.get("kind") == "run":
-                outcomes[entry["run"]["outcome"]] += 1
+                run = entry["run"]
+                outcomes[run["outcome"]] += 1
+                if run["outcome"] != "answered":
+                    others[f"{run['outcome']}: {run['error']}"] += 1
             elif entry.get("kind") == "begun":
                 begun[f"{entry['id']} {json.dumps(entry['call'], sort_keys=True)}"] += 1
                 called[entry["id"]] = entry["call"]["name"]
             elif entry.get("result") and called.pop(entry["id"], "") == "create_dirs":
                 folders |= set(entry["result"]["entries"])
-        lost = sum(not (self.folder / "batch" / folder).is_dir() for folder in folders)
+        missing = sorted(folder for folder in folders if not (self.folder / "batch" / folder).is_dir())
+        for problem, count in others.most_common(5):
+            print(f"gbnf batch: {count} × {problem}", file=sys.stderr)
+        if missing:
+            print(f"gbnf batch: folders that are missing: {missing[:5]}", file=sys.stderr)
         doubled = sum(count > 1 for count in begun.values())
         good, asked = outcomes["answered"], outcomes.total()
         return (
             f"gbnf batch, {self.starts} starts",
-            *map(str, (asked, good, 0, asked - good, lost, doubled)),
+            *map(str, (asked, good, 0, asked - good, len(missing), doubled)),
         )
 
 

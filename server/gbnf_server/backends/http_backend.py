@@ -17,6 +17,7 @@ from asyncio import timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from json import JSONDecodeError
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
@@ -26,9 +27,21 @@ from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
-from gbnf_server.backends.wire import SurrogateJoiner, abbreviate, message_text, parse_json, value_at
+from gbnf_server.backends.wire import (
+    ENDED_EARLY,
+    SurrogateJoiner,
+    abbreviate,
+    message_text,
+    parse_json,
+    value_at,
+)
 from gbnf_server.llama.repetition import RepetitionDetector
-from gbnf_server.system.errors import AnswerTimeoutError, BackendError, RequestNotSupportedError
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    BackendError,
+    BackendUnreachableError,
+    RequestNotSupportedError,
+)
 
 _Value = TypeVar("_Value")
 _LONG_TOKEN = 16
@@ -142,40 +155,56 @@ class EventStream(ABC):
     def __init__(self, splitter: ReasoningSplitter, max_tokens: int | None = None) -> None:
         self._splitter, self._max_tokens = splitter, max_tokens
         self._others: list[str] = []
+        self._unreadable = ""  # a text that is not an object
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *self.REASONING)}
         self._joiners = {key: SurrogateJoiner() for key in self._texts}
         self._reasoning_key = ""
+        self._is_done = self._has_deltas = False
         self.pieces = self._characters = 0
         self.detector = RepetitionDetector()
         self.last: dict[str, Any] = {}
         self.logprobs: list[Any] = []
 
     def feed(self, line: str) -> None:
-        """Parse a line. Raises BackendError if an event is not a JSON object."""
+        """Parse a line. Raises BackendError if an event before it is not a JSON object."""
+        if self._unreadable:
+            raise _not_an_object(self._unreadable)
         if not self._others:
             if line.startswith("data:"):
                 data = line.removeprefix("data:").strip()
-                if data not in {"", "[DONE]"}:
-                    self._read(_object(data))
+                self._is_done = data == "[DONE]"
+                if data and not self._is_done:
+                    self._read_last(data)
                 return
             if not line.strip() or line.startswith(_SKIPPED):
                 return
             if line.startswith("{"):
-                try:
-                    event = _object(line)
-                except BackendError:
-                    pass  # it may continue on the next line
-                else:
+                event = _object(line)
+                if event is not None:  # or it may continue on the next line
                     self._read(event)
                     return
         self._others.append(line)
 
     def end(self) -> None:
-        """Parse the rest. Raises BackendError for lines that are neither events nor an object."""
+        """Parse the rest. Raises BackendError for lines that are neither events nor an object.
+
+        It is a BackendUnreachableError if the answer ended within one.
+        """
         if self._others:
-            self._read(_object("\n".join(self._others)))
+            self._read_last("\n".join(self._others))
+        if self._unreadable:
+            is_cut = _is_beginning(self._unreadable)
+            raise BackendUnreachableError(ENDED_EARLY) if is_cut else _not_an_object(self._unreadable)
         for joiner in self._joiners.values():
             joiner.end()
+
+    def _read_last(self, text: str) -> None:
+        """Parse an object that may be the last text: until another comes, it may just have been cut."""
+        event = _object(text)
+        if event is None:
+            self._unreadable = text
+        else:
+            self._read(event)
 
     @property
     def reasoning(self) -> str:
@@ -247,12 +276,19 @@ class ChatStream(EventStream):
     REASONING = ("reasoning_content", "reasoning")
     _TOLD = ("usage", "finish_reason", "stop_reason", "matched_stop")
 
+    def end(self) -> None:
+        """Parse the rest, and forget an answer whose end has not come."""
+        super().end()
+        if self._has_deltas and not (self._is_done or {"error", "finish_reason"} & set(self.last)):
+            self.last = {}
+
     def _read(self, event: dict[str, Any]) -> None:
         if _has_error(event):
             self.last = event
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = value_at(choice, "delta")
+        self._has_deltas |= message is not None
         if message is None and isinstance(text := value_at(choice, "text"), str):  # of /v1/completions
             message = {"content": text}
         elif message is None and not any(self._texts.values()):
@@ -276,14 +312,27 @@ class OllamaStream(EventStream):
             self.last = event
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, Any] | None:
     try:
         value = parse_json(text)
     except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise BackendError(f"the server sent {text[:200]!r} in its answer, which is not a JSON object")
-    return value
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_beginning(text: str) -> bool:
+    """Return whether a text may be the beginning of an event."""
+    try:
+        parse_json(text)
+    except JSONDecodeError:
+        return text.startswith("{") or "data:".startswith(text)
+    except ValueError:  # it is whole, and nested too deeply
+        pass
+    return False
+
+
+def _not_an_object(text: str) -> BackendError:
+    return BackendError(f"the server sent {text[:200]!r} in its answer, which is not a JSON object")
 
 
 def _has_error(event: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from gbnf import surrogates
 from gbnf.strict_json import map_json, nests_deeper
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.system.errors import (
-    BackendError,
+    BackendUnreachableError,
     ContextOverflowError,
     GrammarRefusedError,
     MalformedTextError,
@@ -31,6 +31,7 @@ _BOM = b"\xef\xbb\xbf"
 _DEEPEST = 100
 """The deepest nesting of an answer; that of real servers is about ten."""
 _MOST = 2**53
+ENDED_EARLY = "the server's answer ended too early. It may have been stopped: see its log."
 
 
 class LineDecoder:
@@ -149,7 +150,7 @@ def read_object(
     if not response.is_success:
         value = parse_error_body(response.content)
     elif streamed == {}:
-        raise BackendError("the server's answer ended too early. See its log.")
+        raise BackendUnreachableError(ENDED_EARLY)
     else:
         value = read(response.content) if streamed is None else join_all_surrogates(streamed)
     answer: dict[str, Any] = value if isinstance(value, dict) else {}

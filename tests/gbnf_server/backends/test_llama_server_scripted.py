@@ -245,7 +245,7 @@ def _error(status: int, message: str, kind: str = "server_error", **fields: Any)
         (Reply(502, ""), ServerResponseError, "HTTP 502: Bad Gateway"),
         (Reply(200, "not JSON"), BackendError, "'not JSON' in its answer"),
         (Reply(200, [1]), BackendError, "not a JSON object"),
-        (Reply(200, {}), BackendError, "too early"),
+        (Reply(200, {}), BackendUnreachableError, "too early"),
         (Reply(200, {"content": "{", "stop": True, "stop_type": []}), BackendError, "no reason for its end"),
         (
             _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=900, n_ctx=512),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ from gbnf_server.backends.reasoning import (
     reasoning_grammar,
     reasoning_message,
 )
-from gbnf_server.backends.wire import LineDecoder, join_surrogates
+from gbnf_server.backends.wire import LineDecoder, join_surrogates, read_object
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.system.errors import (
@@ -173,10 +174,11 @@ def test_unconstrained_text_is_streamed_without_its_reasoning(wire: Wire) -> Non
     assert (answer.reasoning, answer.text, pieces) == ("so", "then more", ["then", " more"])
 
 
-@pytest.mark.parametrize("body", ["", "data: {\n", '{"content": "x"'])
-def test_an_answer_that_stops_before_its_end_is_an_error(wire: Wire, body: str) -> None:
-    with wire.serve(Reply(200, body)) as backend, pytest.raises(BackendError):
+@pytest.mark.parametrize("body", ["data: {\n\n", "data: x", "<html>"])
+def test_what_is_no_event_is_an_error(wire: Wire, body: str) -> None:
+    with wire.serve(Reply(200, body)) as backend, pytest.raises(BackendError) as raised:
         ask(backend, grammar=wire.grammar)
+    assert not raised.value.is_retryable
 
 
 READERS: list[Any] = [
@@ -184,6 +186,25 @@ READERS: list[Any] = [
     pytest.param(ChatStream, chat_events, id="chat"),
     pytest.param(OllamaStream, ollama_events, id="ollama"),
 ]
+
+
+@pytest.mark.parametrize(("reader", "events"), READERS)
+@given(data=st.data())
+def test_an_answer_that_is_cut_has_no_end_wherever_that_is(reader: Any, events: Any, data: Any) -> None:
+    """A server that is stopped ends its response in order: the request may be sent again."""
+    body = str(events(*PIECES).body)
+    # what comes after the reason for the end tells counts only
+    end = body.rfind("{", 0, body.rfind('"stop"')) if events is not chat_events else body.rfind('{"index')
+    lines = constrained(reader, [])
+    for line in body[: data.draw(st.integers(0, end))].split("\n"):
+        lines.feed(line)
+
+    def read_end() -> None:
+        lines.end()
+        read_object(httpx.Response(200), lines.last)
+
+    with pytest.raises(BackendUnreachableError):
+        read_end()
 
 
 def ended(lines: EventStream) -> str:
