@@ -134,7 +134,8 @@ class TextCalls:
     """Calls in the text of a model that nothing constrains, in any syntax, and text.
 
     JSON that names no offered tool is text, unless a call is required. `required`: the answer must have a
-    call. `parallel`: it may have several. `optional`: invalid calls are text, and no error.
+    call. `parallel`: it may have several. `optional`: invalid calls are text, and no error, and a call that
+    the text has twice is one.
     """
 
     def __init__(
@@ -166,6 +167,8 @@ class TextCalls:
             if result.invalid and not truncated and not is_text:
                 raise AnswerNotAllowedError(result.invalid[0].error)
             calls = tuple(call for call in result.calls if not call.truncated)
+            if self._optional:
+                calls = tuple({f"{call.name} {call_text(call.arguments)}": call for call in calls}.values())
         if self._required and not (calls or truncated):
             raise AnswerNotAllowedError("it takes none, and its answer has no call of the tools")
         for index, call in enumerate(calls if self._parallel else calls[:1]):

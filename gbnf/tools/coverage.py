@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,22 +22,36 @@ from gbnf.tools.tool import Tool
 def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the names, quotes, codes and numbers of a request that no call contains.
 
-    The length of a list in a call counts as a number of it: three folders.
+    The length of a list in a call counts as a number of it, and so does how many calls there are: three
+    folders, two circles.
     """
     request, written = request[:LONGEST_REQUEST], calls_text(calls)
-    counts = {
-        str(len(value)) for call in calls for value in call["arguments"].values() if isinstance(value, list)
-    }
+    lists = (value for call in calls for value in call["arguments"].values() if isinstance(value, list))
+    counts = {*(str(len(value)) for value in lists), *([str(len(calls))] if len(calls) > 1 else [])}
     values = (
         *names_in(request),
         *(text for number in numbers_in(request) if (text := number.text) not in counts),
     )
-    return tuple(value for value in values if value.casefold().lstrip("/") not in written)
+    # a city stands for itself: Chicago, Illinois
+    return tuple(value for value in values if value.casefold().partition(", ")[0].lstrip("/") not in written)
 
 
 def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether calls contain all names, quotes, codes and numbers of a request."""
     return not uncovered_values(request, calls)
+
+
+def has_values_for_another(request: str, calls: Sequence[Mapping[str, Any]], known: str) -> bool:
+    """Return whether values are left for another call like the last: numbers, names, or both.
+
+    The last call took some of them. After the first one, either is enough, since both calls may share the
+    others. `known`: a text of the tool, whose words name nothing: the Pythagorean theorem.
+    """
+    before, left = (set(uncovered_values(request, some)) for some in (calls[:-1], calls))
+    words = {*_GROUP.findall(known.casefold())}
+    left = {value for value in left if not words.issuperset(_GROUP.findall(value.casefold()))}
+    taken_kinds, left_kinds = ({value[-1:].isdigit() for value in values} for values in (before - left, left))
+    return bool(taken_kinds and left_kinds) and (len(calls) == 1 or taken_kinds <= left_kinds)
 
 
 _GROUP: Final = re.compile(r"\d+|[^\W\d_]{2,}")
@@ -372,7 +387,7 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
 
 def _is_used(text: str, used: Iterable[str]) -> bool:
     """Return whether a value has a text of the request: "Sacramento" is in "Sacramento, California"."""
-    words = re.compile(rf"(?<![\w.]){re.escape(text)}(?!\w|\.\d)")
+    words = re.compile(rf"(?<![\w.]){re.escape(text)}(?!\w|\.(?!0+(?!\d))\d)")  # 6 is in 6.0
     return any(words.search(value) for value in used)
 
 
@@ -484,14 +499,23 @@ def _is_related(request: str, used: str, left: str) -> bool:
 
 
 def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a call has a value of a request, by its words, that earlier calls do not have."""
+    """Return whether an argument of a call has words of a request that it has in no earlier call of the tool.
 
-    def words_of(calls: Iterable[Mapping[str, Any]]) -> Iterator[set[str]]:
-        for each in calls:
-            yield from (set(_GROUP.findall(value.casefold())) for value in argument_values(each["arguments"]))
+    They are at least half of its words: Chicago, IL.
+    """
+    said = set(_GROUP.findall(request.casefold()))
+    for name, value in call["arguments"].items():
+        before = [{name: each["arguments"].get(name)} for each in earlier if each["name"] == call["name"]]
+        used = set[str]().union(*chain.from_iterable(map(_words_of_texts, before)))
+        for words in _words_of_texts({name: value}):
+            if 2 * len(words & said) >= len(words) and (words & said) - used:
+                return True
+    return False
 
-    said, used = set(_GROUP.findall(request.casefold())), set[str]().union(*words_of(earlier))
-    return any(words <= said and words - used for words in words_of([call]))
+
+def _words_of_texts(arguments: Mapping[str, Any]) -> list[set[str]]:
+    """Return the words of each value in arguments."""
+    return [set(_GROUP.findall(value.casefold())) for value in argument_values(arguments)]
 
 
 def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -42,10 +42,12 @@ _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IG
 _QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
 _PLAUSIBLE_YEAR: Final = re.compile(r"(?:1[6-9]|20)\d\d")
 _MEASURE: Final = re.compile(
-    r"\d\s?(?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+\b",
+    r"\bin (?:(?:kilo|centi|milli)?met(?:er|re)s?|miles?|feet|inch(?:es)?|yards?|(?:kilo)?grams?|pounds?"
+    r"|celsius|fahrenheit|kelvin|hours?|minutes?|seconds?)\b"
+    r"|\d\s?(?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+\b",
     re.IGNORECASE,
 )
-"""A number with its unit."""
+"""A unit, or a number with its unit."""
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 

@@ -80,8 +80,12 @@ _WEEKDAY_NUMBERS: Final = {
 _RELATIVE: Final = re.compile(
     rf"\b(?:{'|'.join(sorted((*_DAYS_AWAY, *_WEEKDAY_NUMBERS), key=len, reverse=True))})\b", re.IGNORECASE
 )
-_NO_NAMES: Final = frozenset(("i", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3)))
+_NO_NAMES: Final = frozenset(
+    ("i", "also", "plus", "then", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3))
+)
 """Dates are written as a tool wants them."""
+_NEXT_SENTENCE: Final = re.compile(r"(?<=[^\W\d_]{5}\.) ")  # after a word that is longer than Corp. or Prof.
+_ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 
 _MOST: Final = 200
 """Names, and numbers, of a request. Each is compared with a value at each of its tokens."""
@@ -109,21 +113,24 @@ def _names(request: str) -> Iterator[str]:
     yield from (quoted[0][1:-1] for quoted in QUOTED.finditer(request))
     unquoted = QUOTED.sub(" ", request)
     for name in _NAME.finditer(unquoted):
-        text = name[0].rstrip(".,'’")
-        first, _, others = text.partition(" ")
         before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip(" ")
         begins = before[-1:] in {"", ".", "?", "!", ":", "\n"} and not name["number"]
-        if begins and first[1:] == first[1:].lower():
-            text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
-        words = text.removeprefix(name["number"] or "").split()
-        if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
-            if len(words) > 1 or not name["number"]:
-                yield text
-            yield " ".join(words)
-            yield from (text[: comma.start()] for comma in re.finditer(",", text))
+        number = name["number"] or ""
+        for part in _NEXT_SENTENCE.split(name[0]):
+            text = part.rstrip(".,'’")
+            first, _, others = text.partition(" ")
+            if begins and first[1:] == first[1:].lower():
+                text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
+            words = text.removeprefix(number).split()
+            if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
+                if len(words) > 1 or not number:
+                    yield text
+                yield " ".join(words)
+                yield from (text[: comma.start()] for comma in re.finditer(",", text))
+            begins, number = True, ""
     for path in chain(_CODE.finditer(unquoted), PATH.finditer(unquoted)):
         text = path[0].rstrip(".,;?!)")
-        if text not in {"e.g", "i.e"}:
+        if text not in {"e.g", "i.e"} and not _ORDINAL.fullmatch(text):
             yield text
             owner, slash, name_there = text.partition("/")
             if slash and owner.isidentifier() and name_there and "/" not in name_there:
@@ -149,9 +156,13 @@ def _numbers(request: str) -> Iterator[RequestNumber]:
         yield RequestNumber(
             _decimal_text(value), _decimal_text(value / 100) if unit in {"%", "percent"} else ""
         )
-    for word in re.findall(r"\w+", request):
+    for word in re.findall(r"\w+", _ONE.sub("", request)):
         if word.casefold() in _NUMBER_WORDS:
             yield RequestNumber(_NUMBER_WORDS[word.casefold()])
+
+
+_ONE: Final = re.compile(r"\b(?:another|any|each|every|next|no|that|the|this|which) one\b", re.IGNORECASE)
+"""These words for one thing are no number."""
 
 
 def dates_in(request: str) -> tuple[date, ...]:

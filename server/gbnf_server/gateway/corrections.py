@@ -10,19 +10,26 @@ from dataclasses import replace
 from gbnf import Tool
 from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import call_text
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tools.coverage import argument_values
+from gbnf.tools.ranking import common_words
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
+from gbnf_server.planner.call_checks import proposed_tool
 
 
 async def answer_corrected(
     source: AnswerSource,
     tools: Sequence[Tool],
     ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
+    said: str,
     asked: Asked,
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer. Invalid calls are corrected if nothing of them has left.
 
     They are repaired by their schemas, or else those of `ask_again` take their place, if it returns any.
+    A text of a small model that only proposes a tool, "you can use `list_files`", is followed by its call if
+    what the user has `said` has a word of the tool, and the values of the call.
     """
     held: AnswerPiece | None = None  # it has calls: those of a text come with its end
     async with aclosing(source(asked)) as events:
@@ -31,12 +38,20 @@ async def answer_corrected(
             if held is not None:
                 if end is not None and end.invalid and _are_whole(end.calls, held):
                     end = await asyncio.to_thread(_repaired, end, tools) or await _again(
-                        end, ask_again, asked
+                        end, ask_again, asked, end.calls
                     )
                     said = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
                     held = replace(held, deltas=(*said, *_deltas(end.calls)))
                 yield held
             held = event if isinstance(event, AnswerPiece) and _begun(event) else None
+            if held is None and end is not None and said and not end.calls:
+                tool = proposed_tool(end.completion.text, tuple(tools), tuple(tools))
+                if tool is not None and common_words(said, tool):
+                    end = await _again(end, ask_again, asked, [ReadCall(tool.name)])
+                    if not all(is_said(call, said) for call in end.calls):
+                        end = replace(end, calls=())
+                    if end.calls:
+                        yield AnswerPiece("", tuple(_deltas(end.calls)))
             if held is None:
                 yield end or event
 
@@ -64,14 +79,24 @@ async def _again(
     answered: Answered,
     ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
     asked: Asked,
+    calls: Sequence[ReadCall],
 ) -> Answered:
     """Return an answer with the calls of another; unchanged without any, and if they are invalid."""
-    found = await ask_again(asked, answered.calls)
+    found = await ask_again(asked, calls)
     if found is None or found.completion.grammar_violation is not None or found.invalid:
         return answered
     if not found.calls or not all(call.ended for call in found.calls):
         return answered
     return replace(answered, calls=found.calls, invalid=(), retries=answered.retries + 1)
+
+
+def is_said(call: ReadCall, said: str) -> bool:
+    """Return whether each value of a call is in what a user has said."""
+    try:
+        values = argument_values(parse_json(call.arguments))
+    except InvalidJsonError:
+        return False
+    return all(value.casefold() in said.casefold() for value in values)
 
 
 def _deltas(calls: Sequence[ReadCall]) -> list[Delta]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from gbnf import Tool
 from gbnf.calls.validation import validate_call
@@ -38,10 +38,10 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
-from gbnf_server.gateway.corrections import answer_corrected
+from gbnf_server.gateway.corrections import answer_corrected, is_said
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
-from gbnf_server.planner.call_checks import proposes_call
+from gbnf_server.planner.call_checks import proposed_calls, proposes_call
 from gbnf_server.system import errors
 from gbnf_server.web.errors import HttpError
 
@@ -54,6 +54,9 @@ DEFAULT_MAX_TOKENS = 4096
 
 _BEGINNING = 120
 """Characters of a text after which it is known whether it proposes a call."""
+
+
+_Subject: TypeAlias = Literal["unknown", "tools", "other"]
 
 
 class Engine(Answers):
@@ -116,12 +119,14 @@ class Engine(Answers):
             if use != "none":
                 evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)
             source: AnswerSource = partial(answer, backend)
+            subject: _Subject = "unknown"
             if request.count and target.is_small:
-                offered, compiled = compiled.tools, await _with_odds(request, compiled, backend)
-                if offered and not compiled.tools:
-                    source = partial(_answer_without, offered, request.messages, backend)
+                compiled, subject = await _with_odds(request, compiled, backend)
+                if subject == "other":
+                    source = partial(_answer_without, compiled.tools, request.messages, backend)
             ask_again = partial(self._required_calls, request, target, compiled, backend)
-            source = partial(answer_corrected, source, compiled.tools, ask_again)
+            said = _said(request.messages) if subject == "tools" else ""
+            source = partial(answer_corrected, source, compiled.tools, ask_again, said)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
                 turn = await asyncio.to_thread(Turn.of, request, compiled.tools)
@@ -247,7 +252,7 @@ def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceU
 
     After an answer, a request may be part of an earlier one, so that its words exclude no argument.
     """
-    said = "\n".join(message["content"] for message in messages if message["role"] == "user").strip()
+    said = _said(messages).strip()
     if any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
         use = "values" if use != "arguments" else "none"
     return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
@@ -264,64 +269,83 @@ def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest
     return replace(request, tools=tuple(ordered))
 
 
-async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend) -> Compiled:
-    """Return what constrains the answer of a small model to a new request: a text if it means one.
+async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend) -> tuple[Compiled, _Subject]:
+    """Return what constrains the answer of a small model to a new request, and what its text will be about.
 
-    If the request is about no tool, the answer may call none.
+    If it means a text, that is none of the tools, or perhaps one.
     """
     prose = compiled.protocol.prose()
     is_new = bool(request.messages) and request.messages[-1]["role"] == "user" and request.output is None
     if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
-        return compiled
+        return compiled, "unknown"
     if compiled.reasoning:  # which comes first
-        return compiled
+        return compiled, "unknown"
     asked = odds_request(backend_request(request, compiled, 1, 0, ()))
     completion = (await collect_answer(backend, Asked(asked))).completion
     odds = call_odds(completion, compiled.protocol.call_begin)
     if odds is None:
-        return compiled
+        return compiled, "unknown"
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
-    said = "\n".join(message["content"] for message in request.messages if message["role"] == "user")
-    is_related = is_about(said, compiled.tools)
+    is_related = is_about(_said(request.messages), compiled.tools)
     if odds >= LEAST_CALL_ODDS[is_related]:
-        return replace(compiled, enforcement=enforcement)
-    compiled = replace(compiled, constraint=prose, enforcement=enforcement)
-    if is_related is False:
-        return replace(compiled, tools=(), reader=PlainText)
+        return replace(compiled, enforcement=enforcement), "unknown"
     # a call that the text proposes, also between prose, is made
-    return replace(
-        compiled, reader=partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
-    )
+    reader = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)
+    compiled = replace(compiled, constraint=prose, enforcement=enforcement, reader=reader)
+    return compiled, "other" if is_related is False else "tools"
+
+
+def _said(messages: Sequence[Message]) -> str:
+    """Return what the user has said."""
+    return "\n".join(message["content"] for message in messages if message["role"] == "user")
 
 
 async def _answer_without(
     tools: tuple[Tool, ...], messages: Sequence[Message], backend: Backend, asked: Asked
 ) -> AsyncGenerator[BackendAnswerEvent, None]:
-    """Yield the events of an answer that may call none of the tools that its prompt declares.
+    """Yield the events of an answer to a request that is about none of the tools that its prompt declares.
 
-    A small model may propose one all the same. A text that begins so is replaced, before any of it leaves, by
-    the answer to the messages alone.
+    A small model may propose a call all the same. It is made if all its values are the user's: Oslo, for "is
+    it warm in Oslo?". A text that begins so otherwise is replaced, before any of it leaves, by the answer to
+    the messages alone; later, the call is left out.
     """
+    said = _said(messages)
     text: str | None = ""  # None: it has left
     held: list[BackendAnswerEvent] = []
     async with aclosing(answer(backend, asked)) as events:
         async for event in events:
-            if text is not None:
-                held.append(event)
-                text += "" if isinstance(event, Answered) else event.text
-                if len(text) < _BEGINNING and not isinstance(event, Answered):
+            held.append(event)
+            if isinstance(event, Answered):
+                if event.calls and all(is_said(call, said) for call in event.calls):
+                    text = None
+                elif text is not None and proposes_call(event.completion.text, tools):
+                    break
+                else:
+                    held = [_without_calls(piece) for piece in held]
+            elif text is not None:
+                text += event.text
+                if len(text) < _BEGINNING or proposed_calls(text, tools):
                     continue
                 if proposes_call(text, tools):
                     break
                 text = None
-            for piece in held or (event,):
+            if any(isinstance(delta, CallStarted) for delta in getattr(event, "deltas", ())):
+                continue  # it comes with the end
+            for piece in held:
                 yield piece
             held.clear()
-    if text is not None:
-        asked = replace(asked, request=replace(asked.request, messages=messages, tools=()))
+    if held:
+        request = replace(asked.request, messages=messages, tools=())
+        asked = replace(asked, request=request, reader=PlainText)
         async with aclosing(answer(backend, asked)) as events:
             async for event in events:
                 yield event
+
+
+def _without_calls(event: BackendAnswerEvent) -> BackendAnswerEvent:
+    if isinstance(event, Answered):
+        return replace(event, calls=(), invalid=())
+    return replace(event, deltas=tuple(delta for delta in event.deltas if isinstance(delta, TextDelta)))
 
 
 async def _answer_turn(

@@ -14,10 +14,12 @@ from math import inf
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import GbnfError
+from gbnf.prompts.descriptions import declare_tool
 from gbnf.tools import Tool
 from gbnf.tools.coverage import (
     appends,
     argument_values,
+    has_values_for_another,
     is_covered,
     takes_more,
     uncovered_values,
@@ -213,6 +215,19 @@ def lists_more(pool: tuple[Tool, ...], state: RunState) -> bool:
     return last is not None and with_values_left(last, said(state), done) is not last
 
 
+def may_go_on(pool: tuple[Tool, ...], state: RunState) -> bool:
+    """Return whether a request lists more for the last call's tool, or says that there is more: "also, …"."""
+    is_repeated = _ANOTHER.search(state.query) and len(calls_done(state)) < most_calls(state.query)
+    return lists_more(pool, state) or bool(
+        is_repeated and len({call["name"] for call in calls_done(state)}) == 1
+    )
+
+
+_ANOTHER = re.compile(
+    r"\b(?:also|another|again|repeat|same|anche|altr[oaie]|ripeti|stess[oaie])\b", re.IGNORECASE
+)
+
+
 def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request asks for several calls, and calls have begun to use its values up.
 
@@ -223,8 +238,8 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
         return True
     if not done or state.steps[-1].result is None or not asks_for_several(state.query):
         return False
-    left, before = (len(uncovered_values(state.query, calls)) for calls in (done, done[:-1]))
-    return 0 < left < before
+    known = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
+    return has_values_for_another(state.query, done, known)
 
 
 def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -384,10 +399,12 @@ def _still_needed(
         left = uncovered(pool, state, options) or ()
         values = uncovered_values(said(state), calls_done(state))
         is_named = any(not value[:1].isdigit() for value in values)
+        goes_on = may_go_on(tools, state)
         again = {
             tool
             for tool in tools
-            if tool.name in called and values and (is_named or not tool.run.confirm)  # "3 slots": no mail
+            if tool.name in called
+            and (goes_on or (values and (is_named or not tool.run.confirm)))  # "3 slots": no mail
         }
         tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool in again)
     if not state.steps or state.steps[-1].result is not None:
@@ -410,6 +427,8 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     done = calls_done(state)
     has_hints = options.evidence != "none" or options.is_small_native
     if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
+        return False
+    if may_go_on(pool, state):
         return False
     if options.is_small_native and has_all_parts(pool, state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)

@@ -245,11 +245,48 @@ def test_a_tool_that_is_proposed_for_something_else_is_not_mentioned(text_: str,
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@given(st.text("ab .", max_size=300), st.sampled_from(["", CALL_IN_TEXT, "get_weather"]))
+@given(st.text("ab .", max_size=300), st.sampled_from(["", "get_weather"]))
 def test_an_answer_about_something_else_leaves_whole(stream: bool, begin: str, then: str) -> None:
     answer = f"A{begin}" if not then else f"A{begin}".ljust(130, ".") + then
     events = ask(answering(answer), JAZZ, stream=stream)
     assert (calls(events), text(events)) == ([], answer)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("begin", ["", ABOUT_JAZZ * 5])
+@pytest.mark.parametrize(("query", "made"), [("is it warm in Oslo?", True), ("is it warm?", False)])
+def test_a_call_that_is_proposed_late_is_made_with_values_of_the_user_only(
+    query: str, made: bool, begin: str, stream: bool
+) -> None:
+    call = json.dumps(called("get_weather", city="Oslo"))
+    model = answering(f"{begin}Here it is:\n{call}\n```json\n{call}\n```")
+    model.texts.append("I do not know.")
+    events = ask(model, query, stream=stream)
+    assert calls(events) == [("get_weather", '{"city": "Oslo"}')] * made
+    assert text(events).startswith(begin)
+    assert "Oslo" not in text(events)
+    assert end(events).reason == ("tool_calls" if made else "stop")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("query", "proposed", "call", "made"),
+    [
+        ("which files do I have?", "list_files", called("list_files"), True),
+        ("read my file b.txt", "read_file", called("read_file", path="b.txt"), True),
+        ("how do I read a file?", "read_file", called("read_file", path="b.txt"), False),
+    ],
+)
+def test_a_tool_that_an_answer_only_proposes_is_called(
+    query: str, proposed: str, call: Any, made: bool, stream: bool
+) -> None:
+    said = f"For this, you can use the `{proposed}` function."
+    model = answering(said)
+    model.texts.append(f"<tool_call>\n{json.dumps(call)}\n</tool_call>")
+    events = ask(model, query, stream=stream)
+    assert [name for name, _ in calls(events)] == [proposed] * made
+    assert text(events) == said
+    assert end(events).reason == ("tool_calls" if made else "stop")
 
 
 def test_an_error_is_no_result() -> None:
