@@ -215,7 +215,7 @@ class Batch:
                 run = entry["run"]
                 outcomes[run["outcome"]] += 1
                 if run["outcome"] != "answered":
-                    others[f"{run['outcome']}: {run['error']}"] += 1
+                    others[f"{entry['id']} {run['outcome']}: {run['error']}"] += 1
             elif entry.get("kind") == "begun":
                 begun[f"{entry['id']} {json.dumps(entry['call'], sort_keys=True)}"] += 1
                 called[entry["id"]] = entry["call"]["name"]

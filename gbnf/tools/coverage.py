@@ -361,6 +361,7 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
     for name, schema in tool.args.get("properties", {}).items():
         is_text = schema.get("type") == "string"
         value = next(iter(argument_values({name: last.get(name)})), "")
+        value = value if is_text else _WHOLE.sub("", value)
         numbers = [number.text for number in numbers_in(request)]
         listed = _listed_with(request, value) if is_text else []
         names = (name.removesuffix("'s").removesuffix("’s") for name in names_in(request))
@@ -383,6 +384,9 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         "required": list(candidates),
     }
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+
+
+_WHOLE: Final = re.compile(r"\.0+$")
 
 
 def _is_used(text: str, used: Iterable[str]) -> bool:

@@ -85,6 +85,9 @@ _NO_NAMES: Final = frozenset(
 )
 """Dates are written as a tool wants them."""
 _NEXT_SENTENCE: Final = re.compile(r"(?<=[^\W\d_]{5}\.) ")  # after a word that is longer than Corp. or Prof.
+_LIST_END: Final = re.compile(
+    rf",? (?:and|or|e|o|und|et|y) {_CAPITALIZED}(?: {_CAPITALIZED})*(?!\w|,? {_CAPITALIZED})"
+)
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 
 _MOST: Final = 200
@@ -104,7 +107,8 @@ def names_in(request: str) -> tuple[str, ...]:
     """Return what a person would not word otherwise, each once: at most 200.
 
     Quoted text; words with a capital letter, except at the start of a sentence, with a number; codes,
-    paths and addresses. Of a name with a comma, and of a path with one slash, also the parts.
+    paths and addresses. Of a name with a comma, and of a path with one slash, also the parts; of a list with
+    "and" only these.
     """
     return tuple(islice(dict.fromkeys(_names(request)), _MOST))
 
@@ -114,20 +118,22 @@ def _names(request: str) -> Iterator[str]:
     unquoted = QUOTED.sub(" ", request)
     for name in _NAME.finditer(unquoted):
         before = unquoted[max(name.start() - 8, 0) : name.start()].rstrip(" ")
-        begins = before[-1:] in {"", ".", "?", "!", ":", "\n"} and not name["number"]
-        number = name["number"] or ""
-        for part in _NEXT_SENTENCE.split(name[0]):
+        for index, part in enumerate(_NEXT_SENTENCE.split(name[0])):
+            number = "" if index else name["number"] or ""
+            begins = bool(index) or (before[-1:] in {"", ".", "?", "!", ":", "\n"} and not number)
             text = part.rstrip(".,'’")
             first, _, others = text.partition(" ")
             if begins and first[1:] == first[1:].lower():
                 text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
+            if "," in text and _LIST_END.match(unquoted, name.end()):
+                yield from (each.strip() for each in text.removeprefix(number).split(","))
+                continue
             words = text.removeprefix(number).split()
             if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
                 if len(words) > 1 or not number:
                     yield text
                 yield " ".join(words)
                 yield from (text[: comma.start()] for comma in re.finditer(",", text))
-            begins, number = True, ""
     for path in chain(_CODE.finditer(unquoted), PATH.finditer(unquoted)):
         text = path[0].rstrip(".,;?!)")
         if text not in {"e.g", "i.e"} and not _ORDINAL.fullmatch(text):

@@ -40,8 +40,8 @@ async def answer_corrected(
                     end = await asyncio.to_thread(_repaired, end, tools) or await _again(
                         end, ask_again, asked, end.calls
                     )
-                    said = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
-                    held = replace(held, deltas=(*said, *_deltas(end.calls)))
+                    texts = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
+                    held = replace(held, deltas=(*texts, *_deltas(end.calls)))
                 yield held
             held = event if isinstance(event, AnswerPiece) and _begun(event) else None
             if held is None and end is not None and said and not end.calls:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls.validation import validate_call
 from gbnf.tools import Tool
-from gbnf.tools.coverage import takes_more, with_values_left
+from gbnf.tools.coverage import has_values_for_another, takes_more, uncovered_values, with_values_left
 
 
 def tool(*required: str, **properties: Any) -> Tool:
@@ -131,3 +131,77 @@ def test_another_call_is_a_call_of_its_tool_and_takes_more(
     assert validate_call(call, [found]).ok
     assert validate_call(call, [one]).ok
     assert not validate_call(done[0], [found]).ok
+
+
+@pytest.mark.parametrize(
+    ("request_", "done", "call", "more"),
+    [
+        ("shops in San Francisco and Chicago", [{"at": "San Francisco, CA"}], {"at": "Chicago, IL"}, True),
+        ("shops in San Francisco", [{"at": "San Francisco"}], {"at": "San Francisco, CA"}, False),
+        (
+            "from Rome to Oslo and back to Rome",
+            [{"a": "Rome", "b": "Oslo"}],
+            {"a": "Oslo", "b": "Rome"},
+            True,
+        ),
+        ("a charge of 2 at 0.5 and 2 m", [{"q": 2, "at": 0.5}], {"q": 2, "at": 2.0}, True),
+        ("a charge of 2 at 0.5 m", [{"q": 2, "at": 0.5}], {"q": 2, "at": 0.5}, False),
+        ("the folder x", [{"paths": ["x"]}], {"paths": ["a place for things"]}, False),
+    ],
+)
+def test_a_call_takes_more_if_one_of_its_arguments_does(
+    request_: str, done: list[dict[str, Any]], call: dict[str, Any], more: bool
+) -> None:
+    earlier = [{"name": "t", "arguments": arguments} for arguments in done]
+    assert takes_more(request_, {"name": "t", "arguments": call}, earlier) is more
+
+
+@pytest.mark.parametrize(
+    ("request_", "done", "known", "needed"),
+    [
+        ("5 Tesla for 4 s, then for 10 s", [{"b": 5, "s": 4}], "", True),
+        ("5 Tesla for 4 s, then for 10 s", [{"b": 5, "s": 4}, {"b": 5, "s": 10}], "", False),
+        ("the Pythagorean Theorem for 3 and 4", [{"a": 3}], "the Pythagorean theorem", True),
+        ("the Pythagorean Theorem for 3", [{"a": 3}], "the Pythagorean theorem", False),
+        ("tea in Rome and Oslo", [{"at": "Rome"}], "", True),
+        ("tea in Rome and Oslo", [{"at": "Rome"}, {"at": "Oslo"}], "", False),
+        ("1 m of silk from Oslo and wool", [{"at": "Oslo"}], "", True),
+        (
+            "a house in Rome, 90 m, and in Oslo, 80 m",
+            [{"at": "Rome", "m": 90}, {"at": "Oslo", "m": 80}],
+            "",
+            False,
+        ),
+    ],
+)
+def test_another_call_needs_values_like_those_of_the_last(
+    request_: str, done: list[dict[str, Any]], known: str, needed: bool
+) -> None:
+    calls = [{"name": "t", "arguments": arguments} for arguments in done]
+    assert has_values_for_another(request_, calls, known) is needed
+
+
+@given(st.lists(st.sampled_from(["Rome", "Oslo", "Turin", "Lima"]), min_size=1, unique=True))
+def test_what_all_calls_have_needs_no_other(cities: list[str]) -> None:
+    calls = [{"name": "t", "arguments": {"at": city}} for city in cities]
+    request_ = f"tea in {', '.join(cities[:-1])} and {cities[-1]}".replace("in  and", "in")
+    assert [has_values_for_another(request_, calls[:done], "") for done in range(1, len(calls) + 1)] == [
+        *[True] * (len(calls) - 1),
+        False,
+    ]
+
+
+def test_how_many_calls_there_are_is_a_number_of_the_request() -> None:
+    calls = [{"name": "t", "arguments": {"radius": radius}} for radius in (5, 7)]
+    assert uncovered_values("the area of two circles, of radius 5 and 7", calls) == ()
+    assert uncovered_values("the area of two circles, of radius 5 and 7", calls[:1]) == ("7", "2")
+
+
+def test_a_number_is_left_unless_it_is_used_in_another_form() -> None:
+    one = tool(feet={"type": "number"}, kilograms={"type": "number"})
+    request_ = "6 feet and 80 kg, also 5.6 feet and 60 kg"
+    calls = [{"name": "t", "arguments": {"feet": 6.0, "kilograms": 80}}]
+    values = with_values_left(one, request_, calls).args["allOf"][-1]["properties"]
+    assert values == {"feet": {"enum": [5.6]}, "kilograms": {"enum": [60]}}
+    calls.append({"name": "t", "arguments": {"feet": 5.6, "kilograms": 60}})
+    assert with_values_left(one, request_, calls) is one

@@ -38,6 +38,15 @@ from gbnf.tools.request_values import RequestNumber, dates_in, named_dates, name
         ("mail a@b.com the file my_data (e.g. all of it)", ["a@b.com", "my_data"]),
         ("open an issue in acme/billing-api", ["acme/billing-api", "acme", "billing-api"]),
         ("see foodnetwork.com. or not", ["foodnetwork.com"]),
+        ("the shows in the British Museum. Plus prices", ["British Museum"]),
+        ("shares of Apple Inc. Also gold", ["Apple Inc. Also"]),
+        ("cases of 2019, Also cases of 2018", []),
+        ("from Tokyo on May 3rd", ["Tokyo"]),
+        ("tea in Rome, Oslo and New York.", ["Rome", "Oslo", "New York"]),
+        (
+            "jazz in San Francisco, California and New York, New York?",
+            ["San Francisco, California", "San Francisco", "New York, New York", "New York"],
+        ),
     ],
 )
 def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
@@ -57,6 +66,7 @@ def test_names_quotes_codes_and_paths(request_: str, names: list[str]) -> None:
         ),
         ("a = 3, b = -11 and 4.50", [RequestNumber("3"), RequestNumber("-11"), RequestNumber("4.5")]),
         ("12.5 percent", [RequestNumber("12.5", "0.125")]),
+        ("another one, this one, and one more", [RequestNumber("1")]),
         ("1e-9 and -2.5E-8 C", [RequestNumber("1e-09"), RequestNumber("-2.5e-08")]),
         ("from 2019-2020", [RequestNumber("2019"), RequestNumber("2020")]),
         ("two dice, twice 6", [RequestNumber("6"), RequestNumber("2")]),
