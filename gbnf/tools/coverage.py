@@ -28,10 +28,8 @@ def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[
     request, written = request[:LONGEST_REQUEST], calls_text(calls)
     lists = (value for call in calls for value in call["arguments"].values() if isinstance(value, list))
     counts = {*(str(len(value)) for value in lists), *([str(len(calls))] if len(calls) > 1 else [])}
-    values = (
-        *names_in(request),
-        *(text for number in numbers_in(request) if (text := number.text) not in counts),
-    )
+    numbers = (each for each in numbers_in(request) if not each.share or each.share not in written)
+    values = (*names_in(request), *(each.text for each in numbers if each.text not in counts))
     # a city stands for itself: Chicago, Illinois
     return tuple(value for value in values if value.casefold().partition(", ")[0].lstrip("/") not in written)
 
@@ -386,7 +384,8 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
 
 
-_WHOLE: Final = re.compile(r"\.0+$")
+_WHOLE: Final = re.compile(r"(?<=\d)\.0+$")
+_DECIMAL: Final = re.compile(r"-?\d+\.?\d*")
 
 
 def _is_used(text: str, used: Iterable[str]) -> bool:
@@ -507,7 +506,8 @@ def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[
 
     They are at least half of its words: Chicago, IL.
     """
-    said = set(_GROUP.findall(request.casefold()))
+    said = {*_GROUP.findall(request.casefold())}
+    said |= {text for number in numbers_in(request) for text in (number.text, number.share) if text}
     for name, value in call["arguments"].items():
         before = [{name: each["arguments"].get(name)} for each in earlier if each["name"] == call["name"]]
         used = set[str]().union(*chain.from_iterable(map(_words_of_texts, before)))
@@ -518,8 +518,9 @@ def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[
 
 
 def _words_of_texts(arguments: Mapping[str, Any]) -> list[set[str]]:
-    """Return the words of each value in arguments."""
-    return [set(_GROUP.findall(value.casefold())) for value in argument_values(arguments)]
+    """Return the words of each value in arguments; of a number, itself."""
+    values = (_WHOLE.sub("", value.casefold()) for value in argument_values(arguments))
+    return [{value} if _DECIMAL.fullmatch(value) else {*_GROUP.findall(value)} for value in values]
 
 
 def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:

@@ -224,7 +224,8 @@ def may_go_on(pool: tuple[Tool, ...], state: RunState) -> bool:
 
 
 _ANOTHER = re.compile(
-    r"\b(?:also|another|again|repeat|same|anche|altr[oaie]|ripeti|stess[oaie])\b", re.IGNORECASE
+    r"\b(?:also|another|again|repeat|same|finally|what if|anche|altr[oaie]|ripeti|stess[oaie]|infine)\b",
+    re.IGNORECASE,
 )
 
 
