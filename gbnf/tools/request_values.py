@@ -13,6 +13,12 @@ from typing import Final
 
 LONGEST_REQUEST: Final = 8000
 """Characters that are searched."""
+FOLDER_ARGUMENT: Final = re.compile(
+    r"(?:\w+_)?(?:dir|directory|folder)|(?:base|root|start|search)_?(?:path|dir|folder)|root", re.IGNORECASE
+)
+"""The name of an argument for a folder to search."""
+TERM: Final = re.compile(r"\d+|[^\W\d_]{2,}")
+"""A number or a word of two letters or more, in any text."""
 QUOTED: Final = re.compile(
     r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
 )

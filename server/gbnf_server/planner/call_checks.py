@@ -33,17 +33,17 @@ from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallErro
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import (
+from gbnf.tools.coverage import argument_values
+from gbnf.tools.evidence import Evidence
+from gbnf.tools.ranking import file_tools
+from gbnf.tools.requested_texts import (
     appends,
-    argument_values,
     as_requested,
     is_only_source,
     with_content,
     with_folders,
     with_known_paths,
 )
-from gbnf.tools.evidence import Evidence
-from gbnf.tools.ranking import file_tools
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal, Step

@@ -17,7 +17,6 @@ from gbnf.errors import GbnfError
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.tools import Tool
 from gbnf.tools.coverage import (
-    appends,
     argument_values,
     has_values_for_another,
     is_covered,
@@ -38,6 +37,7 @@ from gbnf.tools.request_values import (
     names_kind_of_file,
     times_in,
 )
+from gbnf.tools.requested_texts import appends
 from gbnf.tools.tool import with_arguments
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, NEAR, SURE, near_best

@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.tools import Tool
-from gbnf.tools.coverage import (
-    appends,
-    as_requested,
-    is_covered,
-    is_only_source,
-    with_content,
-    with_known_paths,
-)
+from gbnf.tools.coverage import is_covered
 from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
+from gbnf.tools.requested_texts import appends, as_requested, is_only_source, with_content, with_known_paths
 from support.json_values import json_values
 
 

@@ -1,0 +1,284 @@
+"""The texts of a call as its request has them: in its spelling, dictated, read from files. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, PATH, QUOTED, TERM, names_in
+from gbnf.tools.tool import Tool
+
+_DESTINATION: Final = re.compile(
+    # from the first space of a run, so that a request of spaces takes linear time
+    r"(?<![\s,:;])[\s,:;]++(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$",
+    re.IGNORECASE,
+)
+
+
+_UTC: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::00)?(?:Z|\+00:00)")
+_ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECASE)
+
+
+def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
+    """Return the arguments of a call with their texts as the request spells them.
+
+    A text that is only the end of a path of the request becomes that path; one that has another text of the
+    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
+    request quotes in it; a text that the request has in other letter case is written as there; and one
+    with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
+    that, as does one that begins with it and adds one or two words of the request. A list some of whose texts
+    are in the request has none that are neither there nor in `known`, the results so far, if the first ones
+    have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and 15", become
+    the first of them. The two times of "from 14:00 to 16:30" become one interval.
+    """
+    request = request[:LONGEST_REQUEST]
+    paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
+    quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
+    dictated = [match["text"] for match in _DICTATED.finditer(request)]
+    names = names_in(request)
+    said = frozenset(TERM.findall(request.casefold()))
+    groups = said | frozenset(TERM.findall(known.casefold()))
+
+    ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
+    joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
+    whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
+    listed = {number: first for number, first in joined.items() if number not in whole}
+
+    def completed(text: str) -> str:
+        if request and _UTC.fullmatch(text) and not _ZONE.search(request):
+            return text[: len("2026-01-05T09:00")]
+        owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
+        return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
+
+    def spelled(text: str) -> str:
+        inside = [other for other in texts if other != text and len(other) > 1 and other in text]
+        if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
+            return quoted[0]
+        for other in inside:
+            rest = text.removesuffix(other)
+            if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
+                text = rest[: destination.start()]
+            elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
+                text = rest[:-2]
+        if whole_text := next((quote for quote in dictated if _means(text, quote, said)), ""):
+            return whole_text
+        start = request.lower().find(text.lower())
+        is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
+        return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
+
+    def supported(items: list[Any]) -> list[Any]:
+        if not all(isinstance(item, str) for item in items):
+            return items
+        if len(items) == 2 and [item[-5:] for item in items] in ranges:
+            return ["/".join(items)]
+        parts = {item: TERM.findall(item.casefold()) for item in items}
+        kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
+        return kept if any(re.search(r"[\d@]", item) for item in kept) else items
+
+    arguments = _each_text(arguments, completed, supported, listed)
+    texts = sorted(_texts_in(arguments), key=len, reverse=True)
+    return dict(_each_text(arguments, spelled))
+
+
+_TIME_RANGE: Final = re.compile(
+    r"\b(?:from|between|dalle|tra le) (\d{1,2}:\d\d) (?:to|and|until|till|alle|e le) (\d{1,2}:\d\d)\b",
+    re.IGNORECASE,
+)
+_TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
+_REFERS_BACK: Final = re.compile(
+    r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
+    r"|what (?:is|it says|they say)|what's|(?:lo|il) (?:stesso|testo|contenuto|risultato)|la lista|i nomi"
+    r"|(?:ciò|quello) che|cosa (?:c'è|dice))\b",
+    re.IGNORECASE,
+)
+_REWORDED: Final = re.compile(
+    r"\b(?:summar|short|brief|translat|repl(?:y|ies)|answer|respon|count|how many|riassu|sintesi|traduc|rispo"
+    r"|quant[ie])",
+    re.IGNORECASE,
+)
+_APPENDS: Final = re.compile(
+    r"\b(?:add|append|aggiung\w+|accoda)\b(?:(?!\b(?:and|then|e|poi)\b)[^.;!?\n]){1,80}?"
+    r"\b(?:to|at the end of|in|a|al|alla|in fondo a)\s+(?:the file |il file |file )?"
+    rf"(?P<path>{PATH.pattern})",
+    re.IGNORECASE,
+)
+_CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re.IGNORECASE)
+
+
+def appends(request: str) -> str:
+    """Return the file that a request adds something to: add a line with milk to list.txt; "" if none."""
+    found = _APPENDS.search(request[:LONGEST_REQUEST])
+    return found["path"].rstrip(".,;?!)") if found else ""
+
+
+def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments of a call with what was read as its content, if the request says to pass it on.
+
+    `entries`: those of the last result. In place of a text that has not most of their words: a small model
+    writes "This is the content of a.txt". Not where the request asks for a summary or a reply, or has the
+    text itself, and not in place of a part of them, such as the first line. If it adds to a file, what was
+    read comes before the content that lacks it.
+    """
+    request = request[:LONGEST_REQUEST]
+    texts = [entry for entry in entries if isinstance(entry, str)]
+    words = set(TERM.findall(" ".join(texts).casefold()))
+    read = words - set(TERM.findall(request.casefold()))
+    is_added = appends(request)
+    is_passed_on = read and _REFERS_BACK.search(request) and not _REWORDED.search(request)
+    if is_added:  # and what was read is no path that was found
+        is_passed_on = len(texts) == 1 and not PATH.fullmatch(texts[0])
+    if len(texts) < len(entries) or not is_passed_on:
+        return dict(arguments)
+
+    def filled(value: Any, name: str) -> Any:
+        match value:
+            case str() if is_added and _CONTENT_NAME.fullmatch(name):
+                has_all = set(texts[0].split()) <= set(value.split())
+                return value if has_all else f"{texts[0].rstrip()}\n{value}"
+            case str() if _CONTENT_NAME.fullmatch(name) and value not in request:
+                written = set(TERM.findall(value.casefold()))
+                is_part = bool(written) and written <= words
+                has_most = len(read & written) >= _MOST_WORDS * len(read)
+                return value if is_part or has_most else "\n".join(texts)
+            case Mapping():
+                return {key: filled(member, key) for key, member in value.items()}
+            case list():
+                return [filled(member, name) for member in value]
+        return value
+
+    return {key: filled(member, key) for key, member in arguments.items()}
+
+
+_PATH_ARGUMENT: Final = re.compile(
+    r"(?:\w+_)?(?:path|paths|file|files|dir|directory|folder|root)|(?:base|root|start|search)(?:path|dir|folder)",
+    re.IGNORECASE,
+)
+_WINDOWS_PATH: Final = re.compile(r"[\w.*\\-]+")
+_PLACEHOLDER_WORDS: Final = frozenset({"path", "to", "your", "folder", "directory", "workspace"})
+
+
+def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> dict[str, Any]:
+    """Return the arguments of a call that reads, with paths of what is known.
+
+    `known`: the request, and the results so far. The workspace takes the place of a folder that nobody has
+    named, unless the tool's description does: a small model searches "path/to/workspace". Backslashes become
+    slashes if nothing that is known has one.
+    """
+    described = json.dumps([dict(tool.descriptions), tool.args], ensure_ascii=False, default=str)
+    has_backslashes, known = "\\" in known, known.casefold()
+
+    def is_invented(folder: str) -> bool:
+        parts = TERM.findall(folder.casefold())
+        return bool(parts) and not any(part in known for part in parts if part not in _PLACEHOLDER_WORDS)
+
+    def path(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [path(name, item) for item in value]
+        if not isinstance(value, str) or not _PATH_ARGUMENT.fullmatch(name):
+            return value
+        if value in described and value.casefold() not in _PLACEHOLDER_WORDS:
+            return value
+        if not has_backslashes and "\\" in value and _WINDOWS_PATH.fullmatch(value):
+            value = value.replace("\\", "/").rstrip("/")
+        return "." if FOLDER_ARGUMENT.fullmatch(name) and is_invented(value) else value
+
+    return {name: path(name, value) for name, value in arguments.items()}
+
+
+def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call that makes folders with the folders of the files in them.
+
+    For a request that has a file to be written, too: a small model makes a folder of the file's name.
+    """
+
+    def folder(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(dict.fromkeys(folder(item) for item in value)) if _all_texts(value) else value
+        parent, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
+        return parent if parent and _FILE_NAME.fullmatch(name) else value
+
+    return {name: folder(value) for name, value in arguments.items()}
+
+
+def _all_texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+_FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
+_TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
+_DICTATED: Final = re.compile(
+    # a run of spaces is matched in one way, so that no request takes more than linear time
+    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s++{_TEXT})?|{_TEXT})"
+    r"\s++(?P<text>[^\n\"'`“«]{1,400}?)"
+    rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
+    re.IGNORECASE,
+)
+
+
+def dictates(request: str) -> bool:
+    """Return whether a request says what to write to a file: put 'call mom' into mom.txt."""
+    return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
+
+
+_MOST_WORDS: Final = 2 / 3
+_MOST_ADDED: Final = 2
+_LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
+
+
+def _means(text: str, whole: str, said: frozenset[str]) -> bool:
+    """Return whether a text has most words of another and no others, or begins with it and adds few."""
+    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(whole.casefold()))
+    others = some - every - _LINKS
+    is_longer = text.casefold().startswith(whole.casefold()) and len(others) <= _MOST_ADDED and others <= said
+    return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
+
+
+_SOURCE: Final = re.compile(
+    r"\b(?:read|open|copy|from|leggi|apri|copia|da|dal)\s+(?:\w+\s+){0,3}$", re.IGNORECASE
+)
+
+
+def sources(request: str) -> frozenset[str]:
+    """Return the files that a request names only to be read for another: a.txt in "read a.txt to b.txt"."""
+    request = request[:LONGEST_REQUEST]
+    paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
+    others = {path for before, path in paths if not _SOURCE.search(before)}
+    has_target = any(_DESTINATION.search(before) for before, path in paths if path in others)
+    return frozenset(path for _, path in paths) - others if has_target else frozenset()
+
+
+def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
+    """Return whether a call would change a file that a request only names to be read."""
+    return not sources(request).isdisjoint(_texts_in(arguments))
+
+
+def _each_text(
+    value: Any,
+    change: Callable[[str], str],
+    select: Callable[[list[Any]], list[Any]] = list,
+    numbers: Mapping[int, int] = MappingProxyType({}),
+) -> Any:
+    match value:
+        case str():
+            return change(value)
+        case int() if not isinstance(value, bool):
+            return numbers.get(value, value)
+        case Mapping():
+            return {key: _each_text(member, change, select, numbers) for key, member in value.items()}
+        case list():
+            return [_each_text(member, change, select, numbers) for member in select(value)]
+    return value
+
+
+def _texts_in(value: Any) -> frozenset[str]:
+    match value:
+        case str():
+            return frozenset((value,))
+        case Mapping():
+            return frozenset[str]().union(*map(_texts_in, value.values()))
+        case list():
+            return frozenset[str]().union(*map(_texts_in, value))
+    return frozenset()
