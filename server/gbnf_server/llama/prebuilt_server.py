@@ -2,9 +2,10 @@
 
     python prebuilt_server.py --model F.gguf --port 8080
 
-It takes the options of llama-server that are listed below, reads LLAMA_API_KEY and LLAMA_ARG_CORS_ORIGINS,
-logs the same lines, has the same endpoints, and ends when it gets SIGTERM. Any other option is an error: a
-server that ignores one would not do what was asked. It is run as a file, and imports nothing of this package.
+It takes the options of llama-server that are listed below, reads LLAMA_API_KEY, LLAMA_ARG_CORS_ORIGINS and
+LLAMA_ARG_CACHE_RAM, logs the same lines, has the same endpoints, and ends when it gets SIGTERM. Any other
+option is an error: a server that ignores one would not do what was asked. It is run as a file, and imports
+nothing of this package.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ def main(arguments: list[str]) -> None:
     params.lora_adapters = [_adapter(path) for path in values.pop("lora")]
     if pooling := values.pop("pooling"):
         params.pooling_type = _POOLING.index(pooling)
+    if cache := os.environ.get("LLAMA_ARG_CACHE_RAM"):
+        values.setdefault("cache_ram_mib", int(cache))
     for attribute, value in values.items():
         *owners, name = attribute.split(".")
         setattr(getattr(params, owners[0]) if owners else params, name, value)

@@ -149,11 +149,11 @@ def start(
     """Run llama-server on loopback with a GGUF file, and wait until it is ready.
 
     `port` 0 picks a free one. `context_length` is in tokens for each of the `slots` (concurrent calls), by
-    default that of the model's training, up to 8192. `threads`: by default `usable_cores`, or one for a small
-    model. `api_key`: by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends
-    of this user find by the address. `timeout`: seconds for loading the model. `extra`: more arguments for
-    llama-server. Raises SetupError with the end of the log if it does not start, ModelLoadError if the file
-    is not a model.
+    default that of the model's training, up to 8192. Of several slots, each keeps its last prompt only (see
+    `--cache-ram` of llama-server). `threads`: by default `usable_cores`, or one for a small model. `api_key`:
+    by default $LLAMA_API_KEY, otherwise a random one, which the HTTP backends of this user find by the
+    address. `timeout`: seconds for loading the model. `extra`: more arguments for llama-server. Raises
+    SetupError with the end of the log if it does not start, ModelLoadError if the file is not a model.
     """
     from gbnf_server.llama.native import NativeModel, default_threads  # noqa: PLC0415 - loads llama.cpp
 
@@ -165,7 +165,10 @@ def start(
     arguments += ["--host", "127.0.0.1", "--port", str(port), "--offline"]
     arguments += ["--ctx-size", str(length * slots), "--parallel", str(slots)]
     arguments += ["--threads", str(threads or default_threads(vocabulary.path))]
-    return start_binary([*program, *arguments], extra, api_key, timeout)
+    # Under load, llama.cpp puts the cache of another conversation into a slot:
+    # https://github.com/ggml-org/llama.cpp/issues/27148
+    keeps_prompts = slots == 1
+    return start_binary([*program, *arguments], extra, api_key, timeout, keeps_prompts=keeps_prompts)
 
 
 def compiler() -> str | None:

@@ -151,13 +151,22 @@ def check_port(port: int) -> None:
 
 
 def start_binary(
-    command: Sequence[str], extra: Sequence[str], api_key: str | None, timeout: float
+    command: Sequence[str],
+    extra: Sequence[str],
+    api_key: str | None,
+    timeout: float,
+    *,
+    keeps_prompts: bool = True,
 ) -> LlamaServerProcess:
-    """Run a llama-server, with `extra` as its last arguments; see `gbnf_server.llama.server_build.start`."""
+    """Run a llama-server, with `extra` as its last arguments; see `gbnf_server.llama.server_build.start`.
+
+    `keeps_prompts`: whether it copies the KV caches of earlier prompts to main memory (`--cache-ram`).
+    """
     chosen = api_key or os.environ.get(API_KEY_VARIABLE)
     key = chosen or secrets.token_urlsafe(32)
     environment = {
         "LLAMA_ARG_CORS_ORIGINS": "",  # no web page may use it; its default allows all
+        **({} if keeps_prompts else {"LLAMA_ARG_CACHE_RAM": "0"}),
         **os.environ,
         API_KEY_VARIABLE: key,  # every user of the machine can see arguments
     }

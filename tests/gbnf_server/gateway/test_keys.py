@@ -37,18 +37,15 @@ def in_process() -> Iterator[Backend]:
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[Backend]:
+    """A server of several slots, which keeps no prompts in main memory."""
     require_llama_server()
-    extra = ("--cache-ram", "0")
-    with (
-        build.start(tiny_model, threads=1, slots=2, extra=extra) as running,
-        LlamaServer(running.url) as backend,
-    ):
+    with build.start(tiny_model, threads=1, slots=2) as running, LlamaServer(running.url) as backend:
         yield backend
 
 
 @pytest.fixture(scope="module")
 def remembering_server(tiny_model: Path) -> Iterator[Backend]:
-    """A server that keeps prompts in main memory, as by default."""
+    """A server of one slot, which keeps prompts in main memory, as llama-server does by default."""
     require_llama_server()
     with build.start(tiny_model, threads=1, slots=1) as running, LlamaServer(running.url) as backend:
         yield backend
