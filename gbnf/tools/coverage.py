@@ -223,16 +223,24 @@ def _is_related(request: str, used: str, left: str) -> bool:
     return _LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
 
 
-def takes_more(request: str, call: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether an argument of a call has words of a request that it has in no earlier call of the tool.
+def takes_more(
+    request: str,
+    call: Mapping[str, Any],
+    earlier: Sequence[Mapping[str, Any]],
+    *,
+    by_argument: bool = False,
+) -> bool:
+    """Return whether an argument of a call has words of a request that earlier calls do not have.
 
-    They are at least half of its words: Chicago, IL.
+    They are at least half of its words: Chicago, IL. With `by_argument`, another argument may have had them,
+    or a call of another tool.
     """
     said = {*TERM.findall(request.casefold())}
     said |= {text for number in numbers_in(request) for text in (number.text, number.share) if text}
+    before = [each["arguments"] for each in earlier if not by_argument or each["name"] == call["name"]]
     for name, value in call["arguments"].items():
-        before = [{name: each["arguments"].get(name)} for each in earlier if each["name"] == call["name"]]
-        used = set[str]().union(*chain.from_iterable(map(_words_of_texts, before)))
+        same = [{name: each.get(name)} for each in before] if by_argument else before
+        used = set[str]().union(*chain.from_iterable(map(_words_of_texts, same)))
         for words in _words_of_texts({name: value}):
             if 2 * len(words & said) >= len(words) and (words & said) - used:
                 return True

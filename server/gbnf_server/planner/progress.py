@@ -177,7 +177,7 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedO
     if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
     known = "\n".join([said(state), *(repr(step.result) for step in state.steps if step.result)])
-    if not takes_more(known, call, done):
+    if not takes_more(known, call, done, by_argument=bool(_ANOTHER.search(state.query))):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
 

@@ -153,7 +153,15 @@ def test_a_call_takes_more_if_one_of_its_arguments_does(
     request_: str, done: list[dict[str, Any]], call: dict[str, Any], more: bool
 ) -> None:
     earlier = [{"name": "t", "arguments": arguments} for arguments in done]
-    assert takes_more(request_, {"name": "t", "arguments": call}, earlier) is more
+    assert takes_more(request_, {"name": "t", "arguments": call}, earlier, by_argument=True) is more
+    assert more or not takes_more(request_, {"name": "t", "arguments": call}, earlier)
+
+
+def test_a_value_that_another_argument_had_is_new_for_an_argument_only() -> None:
+    earlier = [{"name": "t", "arguments": {"a": 3, "b": 4}}]
+    call = {"name": "t", "arguments": {"a": 4, "b": 3}}
+    assert not takes_more("sides of 3 and 4", call, earlier)
+    assert takes_more("sides of 3 and 4", call, earlier, by_argument=True)
 
 
 @pytest.mark.parametrize(
