@@ -59,7 +59,8 @@ _WORD_LIST: Final = re.compile(
 )
 _WORDS: Final = r"(?:[^\s,;:.?!\"]+ ){0,2}[^\s,;:.?!\"]+"
 _PHRASE_LIST: Final = re.compile(
-    rf"(?<!\S)(?P<first>{_WORDS}(?:, (?!and |or ){_WORDS}){{1,20}}+), (?:and|or) "
+    # the first match of the lookahead is kept, for linear time: Python 3.11.4 matches {1,20}+ wrongly
+    rf"(?<!\S)(?=(?P<first>{_WORDS}(?:, (?!and |or ){_WORDS}){{1,20}}))(?P=first), (?:and|or) "
     rf"(?P<last>(?:[^\s,;:.?!\"]+ ){{0,2}}?[^\s,;:.?!\"]+)"
     r"(?=\.?$|[?.!,;]\s|[?!]$| (?:for|in|at|of|from|with|on|to|and|respectively)\b)"
 )
