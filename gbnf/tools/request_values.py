@@ -89,7 +89,7 @@ _RELATIVE: Final = re.compile(
 _NO_NAMES: Final = frozenset(
     ("i", "also", "plus", "then", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3))
 )
-"""Dates are written as a tool wants them."""
+"""Words that begin a clause, and dates, which are written as a tool wants them."""
 _NEXT_SENTENCE: Final = re.compile(r"(?<=[^\W\d_]{5}\.) ")  # after a word that is longer than Corp. or Prof.
 _LIST_END: Final = re.compile(
     rf",? (?:and|or|e|o|und|et|y) {_CAPITALIZED}(?: {_CAPITALIZED})*(?!\w|,? {_CAPITALIZED})"

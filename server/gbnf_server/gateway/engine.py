@@ -17,7 +17,7 @@ from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import PlainText, TextCalls
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import CallStarted, Delta, TextDelta
+from gbnf.tool_formats import CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
@@ -345,7 +345,8 @@ async def _answer_without(
 def _without_calls(event: BackendAnswerEvent) -> BackendAnswerEvent:
     if isinstance(event, Answered):
         return replace(event, calls=(), invalid=())
-    return replace(event, deltas=tuple(delta for delta in event.deltas if isinstance(delta, TextDelta)))
+    texts = (delta for delta in event.deltas if isinstance(delta, TextDelta | ReasoningDelta))
+    return replace(event, deltas=tuple(texts))
 
 
 async def _answer_turn(
