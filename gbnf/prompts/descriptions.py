@@ -63,6 +63,7 @@ _BOUNDS = (
     ("minLength", "≥ {} chars"), ("maxLength", "≤ {} chars"), ("minItems", "≥ {} items"),
     ("maxItems", "≤ {} items"), ("format", "{}"), ("pattern", "/{}/"),
 )  # fmt: skip
+_WRITTEN_FORMATS = {"date": "YYYY-MM-DD", "time": "HH:MM:SS", "date-time": "YYYY-MM-DDTHH:MM:SSZ"}
 _LONGEST_TYPE = 250  # characters
 _LONGEST_FACT = 60  # characters: a pattern that no model reads
 _SENTENCE = re.compile(r"(?:(?![.!?]\s|\n).){0,160}[.!?]?")  # the first one, or its beginning
@@ -166,6 +167,21 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
         yield from (f"    - {path}: {text}" for path, text in inner)
     yield from (f"  {line}" for line in one_of_lines(tool, language))
     yield f"  {words['call']}: {call_skeleton(tool)}"
+
+
+def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language: str) -> str:
+    """Return the placeholder of a line, for a list of an item: `<best: integer, 1 to 3; the best poem>`."""
+    known = schema if isinstance(schema, Mapping) else {}
+    item = known.get("items") if known.get("type") == "array" else known
+    facts = item if isinstance(item, Mapping) else {}
+    kind = type_text(True if item is None else item, root).replace('"', "")
+    bounds = value_bounds(facts)
+    if {"minimum", "maximum"} <= facts.keys():
+        bounds = [f"{facts['minimum']} to {facts['maximum']}"]
+    bounds = [_WRITTEN_FORMATS.get(bound, bound) for bound in bounds]
+    described = one_line(localized(known.get("description"), language))
+    text = ", ".join([*([kind] if kind != "any" and len(kind) <= _LONGEST_TYPE else []), *bounds])
+    return f"<{name}: {'; '.join(filter(None, (text, described)))}>"
 
 
 def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:

@@ -61,6 +61,9 @@ _TEXTS = {
         "Each step, answer with ",
         "json": 'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
         "lines": "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
+        "line": "Answer with one line and nothing else:",
+        "fields": "Answer with {} lines, in this order and nothing else:",
+        "items": "Answer with lines, in this order and nothing else, one for each item of {}:",
         "calls": "You carry out the person's request with the tools, one call at a time. ",
         "results": "Its result comes back with the number of the step. ",
         "references": "An argument from_step takes the "
@@ -81,6 +84,9 @@ _TEXTS = {
         "A ogni passo rispondi con ",
         "json": 'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
         "lines": "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
+        "line": "Rispondi con una sola riga e nient'altro:",
+        "fields": "Rispondi con {} righe, in quest'ordine e nient'altro:",
+        "items": "Rispondi con righe, in quest'ordine e nient'altro, una per ogni elemento di {}:",
         "calls": "Esegui la richiesta della persona con gli strumenti, una chiamata alla volta. ",
         "results": "Il risultato torna con il numero del passo. ",
         "references": "Un argomento from_step prende il numero di "
@@ -160,6 +166,19 @@ def native_system_prompt(
 
 def _results(texts: Mapping[str, str], has_references: bool) -> str:
     return texts["results"] + texts["references"] * has_references + texts["refused"] + texts["done"]
+
+
+def field_lines_prompt(
+    wanted: str, placeholders: Sequence[str], *, open_list: str = "", language: str = "en"
+) -> str:
+    """Return the system prompt for an answer in lines: what is wanted, and a placeholder for each line.
+
+    `open_list`: the name of the list that has a line for each item, however many.
+    """
+    texts = _texts(language)
+    count = texts["items"].format(open_list) if open_list else texts["fields"].format(len(placeholders))
+    count = texts["line"] if len(placeholders) == 1 and not open_list else count
+    return "\n\n".join(filter(None, (wanted, "\n".join([count, *placeholders]))))
 
 
 def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", language: str = "en") -> str:

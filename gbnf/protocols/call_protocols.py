@@ -241,8 +241,6 @@ class CallsInText(CallProtocol):
         `truncated`: the token limit ended the text, which matters if the call had not ended before, or is
         surrounded by prose.
         """
-        from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
-
         step = parse_tool_calls(text, tools)
         if isinstance(step, FinalAnswer):
             if truncated:
@@ -269,10 +267,18 @@ class CallsInText(CallProtocol):
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
         if len(step.calls) > 1:
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
-        repaired = repair_call(call, tools, steps=steps)
-        repairs += [str(coercion) for coercion in repaired.coercions]
+        repaired = self.repaired(call, tools, steps)
         kept = {REASONING_KEY: reasoning} if reasoning else {}
-        return ParsedCall(kept | dict(repaired.call), "", tuple(repairs))
+        return ParsedCall(kept | repaired.call, "", (*repairs, *repaired.repairs))
+
+    def repaired(
+        self, call: Mapping[str, Any] | ToolCall, tools: Sequence[Tool], steps: Sequence[int]
+    ) -> ParsedCall:
+        """Return a call with arguments that fit its tool's schema, as far as that is possible."""
+        from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
+
+        repaired = repair_call(call, tools, steps=steps)
+        return ParsedCall(dict(repaired.call), "", tuple(map(str, repaired.coercions)))
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call in the requested syntax."""

@@ -55,6 +55,13 @@ class Location:
         return frozenset(found | ({"integer"} if "number" in found else set()))
 
     @cached_property
+    def listed(self) -> tuple[Any, ...]:
+        """The values, where no other is allowed, as of an enumeration; () otherwise."""
+        if any(one.shapes for one in self._sets):
+            return ()
+        return tuple(value for one in self._sets for value in one.values)
+
+    @cached_property
     def _objects(self) -> list[value_sets.Object]:
         return [shape for one in self._sets for shape in one.shapes if isinstance(shape, value_sets.Object)]
 

@@ -43,6 +43,7 @@ from gbnf.tools.requested_texts import (
     with_content,
     with_folders,
     with_known_paths,
+    with_named_alternatives,
 )
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -175,6 +176,7 @@ def _checked(
         if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, said(state), entries)
         called = next(tool for tool in offer.callable if tool.name == call["name"])
+        arguments = with_named_alternatives(arguments, called, said(state))
         if called.run.effect == "read":
             arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
         elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):

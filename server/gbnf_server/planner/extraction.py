@@ -31,6 +31,7 @@ from typing_extensions import TypeVar
 from gbnf.compiler.pool import compile_pool
 from gbnf.findings import Finding
 from gbnf.prompts.messages import Image
+from gbnf.protocols.field_lines import fits_lines
 from gbnf.schema.models import InstanceReader, json_schema_of
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
@@ -42,7 +43,7 @@ from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import Run, RunFinished, StepStarted, TextWritten
 from gbnf_server.planner.fingerprints import digest
 from gbnf_server.planner.loop import check_request
-from gbnf_server.planner.options import PlannerOptions
+from gbnf_server.planner.options import CallFormat, PlannerOptions
 from gbnf_server.planner.planner import Planner
 from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
 from gbnf_server.planner.span_values import taken_spans
@@ -127,7 +128,8 @@ class Extractor(Generic[T]):
     `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
     how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. `spans`: dates, times,
     durations and numbers are those that the text has, where it has some; `date_order`: what comes first in
-    03/04/2026, by default as the text says. Raises
+    03/04/2026, by default as the text says. `call_format`: how the value is written; by default as a call, or
+    as lines if the model's server takes no grammar and the value has few parts. Raises
     InvalidArgumentError for a type without a JSON Schema, SchemaError for a schema that no value satisfies,
     and what opening the model raises.
     """
@@ -145,6 +147,7 @@ class Extractor(Generic[T]):
         seed: int = 0,
         spans: bool = True,
         date_order: Literal["day", "month"] | None = None,
+        call_format: CallFormat | None = None,
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
@@ -153,6 +156,8 @@ class Extractor(Generic[T]):
         #: What the grammar does not enforce.
         self.findings = (*tool.findings, *report)
         self._backend = open_model(model, parallel=concurrency)
+        if call_format is None and self._backend.dialect == "none" and fits_lines(tool):
+            call_format = "lines"
         folder = mkdtemp(prefix="gbnf-extract-")  # a planner has a workspace
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         options = PlannerOptions(
@@ -161,6 +166,7 @@ class Extractor(Generic[T]):
             max_seconds=max_seconds,
             required=(tool.name,),
             terminal=(tool.name,),
+            call_format=call_format,
             salvage=False,
             filter=False,
             max_tools=None,
@@ -179,7 +185,7 @@ class Extractor(Generic[T]):
         self.fields = tuple(tool.args["properties"])
         context = Context(Workspace(folder))
         self._planner = Planner((tool,), self._backend, options, context=context, resumes=True)
-        settings = attempts, max_tokens, temperature, seed, spans, date_order, self._backend.name
+        settings = attempts, max_tokens, temperature, seed, spans, date_order, call_format, self._backend.name
         self.fingerprint = digest([tool.fingerprint, *settings])
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
@@ -308,6 +314,7 @@ class Options(TypedDict, total=False):
     seed: int
     spans: bool
     date_order: Literal["day", "month"] | None
+    call_format: CallFormat | None
 
 
 @overload

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.protocols.field_lines import fits_lines
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
@@ -121,7 +122,15 @@ def plan(
             tool.name: target for tool in tools for target in tool.step_references.values() if target
         }
         tools = tuple(narrowed(tool, request) for tool in tools)
-    return _Loop(options, clock, state, order_tools(tools, options)).run()
+    order = order_tools(tools, options)
+    if (
+        order.final_answer is None
+        and len(order.tools) == 1
+        and fits_lines(order.tools[0])
+        and not options.ask_user
+    ):
+        options = replace(options, only_tool=order.tools[0])
+    return _Loop(options, clock, state, order).run()
 
 
 def check_request(query: str) -> None:

@@ -8,8 +8,10 @@ from typing import Literal, Self, TypeAlias
 from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import CallProtocol
 from gbnf.tool_formats import ToolFormat
+from gbnf.tools import Tool
 from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
@@ -24,7 +26,8 @@ native   the format of the model's chat template, which declares the tools; cons
 json     JSON, constrained by a grammar of the tools offered if the backend takes one, otherwise requested by
          the prompt only; the whole text must be one JSON call
 text     requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
-lines    the line protocol, requested by the prompt only and read as `text` is
+lines    the line protocol, requested by the prompt only and read as `text` is; if the run can only end with a
+         call of its one tool, the arguments as lines (`gbnf.protocols.field_lines`)
 """
 
 ReasoningMode: TypeAlias = Literal["off", "field", "free"]
@@ -161,6 +164,7 @@ class ResolvedOptions(PlannerOptions):
     prompt_style: PromptStyle = "full"
     backend: str = ""
     tool_format: ToolFormat | None = None
+    only_tool: Tool | None = None
     gives_logprobs: bool = False
     constrained: bool = True
 
@@ -182,6 +186,8 @@ class ResolvedOptions(PlannerOptions):
             # a model that is trained with the style "minimal" has no other answers than calls
             by_call = self.prompt_style == "minimal"
             return NativeCalls(self.tool_format, by_call, reasoning=self.reasoning == "free")
+        if self.call_format == "lines" and self.only_tool is not None:
+            return FieldLines(tool=self.only_tool, reasoning_field=reasons)
         if self.call_format != "json":
             return CallsInText(lines=self.call_format == "lines", reasoning_field=reasons)
         if self.constrained and self.dialect == "json_schema":

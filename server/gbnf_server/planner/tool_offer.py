@@ -27,6 +27,7 @@ from gbnf.prompts.messages import (
     suggest_tool,
     system_prompt,
 )
+from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import AnswerFormat, Offered
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
@@ -345,6 +346,8 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
             has_references=any(tool.step_references for tool in offer.described),
         )
         return {"role": "system", "content": content}
+    if isinstance(options.protocol, FieldLines):
+        return {"role": "system", "content": options.protocol.prompt(options.language)}
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
         tools,

@@ -13,7 +13,14 @@ from gbnf.tools import Tool
 from gbnf.tools.coverage import is_covered
 from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
-from gbnf.tools.requested_texts import appends, as_requested, is_only_source, with_content, with_known_paths
+from gbnf.tools.requested_texts import (
+    appends,
+    as_requested,
+    is_only_source,
+    with_content,
+    with_known_paths,
+    with_named_alternatives,
+)
 from support.json_values import json_values
 
 
@@ -453,3 +460,34 @@ def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
     counts = [most_calls("".join(parts[:count])) for count in range(1, len(parts) + 1)]
     assert counts == sorted(counts)
     assert counts[0] >= 1
+
+
+SOLVER = tool(
+    root_type={"type": "string", "description": "Roots to find: 'real' or 'all'. Default is 'real'."},
+    unit={"enum": ["C", "F", "K"]},
+    method={"type": "string", "description": "How, such as 'fast'."},
+    size={"enum": [*"SMLXYZW"]},
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "meant"),
+    [
+        ("find all the roots", {"root_type": "real"}, {"root_type": "all"}),
+        ("find All roots", {"root_type": "real"}, {"root_type": "all"}),
+        ("find all the real roots", {"root_type": "real"}, {"root_type": "real"}),
+        ("find the roots, overall", {"root_type": "real"}, {"root_type": "real"}),
+        ("find all the roots", {"root_type": "complex"}, {"root_type": "complex"}),
+        ("find all the roots", {"other": "real"}, {"other": "real"}),
+        ("in F, please", {"unit": "C"}, {"unit": "F"}),
+        ("in F# major", {"unit": "C"}, {"unit": "C"}),
+        ("from C to K", {"unit": "F"}, {"unit": "F"}),
+        ("the fast way", {"method": "slow"}, {"method": "slow"}),
+        ("size X", {"size": "S"}, {"size": "S"}),
+        ("", {"unit": "C", "root_type": 3}, {"unit": "C", "root_type": 3}),
+    ],
+)
+def test_the_alternative_that_a_request_names_is_meant(
+    request_: str, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    assert with_named_alternatives(written, SOLVER, request_) == meant

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from itertools import count, pairwise
 from pathlib import Path
@@ -321,3 +322,78 @@ def test_any_choices_have_probabilities(model: InProcess, options: list[Any]) ->
     assert found.value == max(found.probabilities, key=lambda each: found.probabilities[each])
     assert {json.dumps(each) for each in found.probabilities} == {json.dumps(each) for each in options}
     assert math.isclose(sum(found.probabilities.values()), 1)
+
+
+class Unconstrained(Listening):
+    """A model on a server that takes no grammar."""
+
+    dialect = "none"
+
+
+class Pick(BaseModel):
+    best: int = Field(ge=1, le=3)
+    reason: str
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2\nIt is short.", "2.\nIt is short.", "2)\nIt is short.", "**2**\nIt is short.", "2 - It is short.",
+        "Option 2\nIt is short.", "best: 2\nreason: It is short.", '{"best": 2, "reason": "It is short."}',
+        '{"name": "Pick", "arguments": {"best": "2", "reason": "It is short."}}',
+    ],
+)  # fmt: skip
+def test_without_a_grammar_a_value_is_read_from_lines(text: str) -> None:
+    model = Unconstrained(text)
+    extraction = extract(Pick, TEXT, model=model)
+    assert extraction.value == Pick(best=2, reason="It is short.")
+    assert [attempt.text for attempt in extraction.attempts] == [text]
+    system, asked = model.heard[0]
+    assert system["content"].endswith("<best: integer, 1 to 3>\n<reason: string>")
+    assert asked["content"] == TEXT
+
+
+def test_lines_without_the_value_are_reported_to_the_model() -> None:
+    texts = "17\nIt is short.", "<best: integer, 1 to 3>\n<reason: string>", "All.", "3\nIt is short."
+    model = Unconstrained(*texts)
+    extraction = extract(Pick, TEXT, model=model, attempts=4)
+    assert extraction.value == Pick(best=3, reason="It is short.")
+    problems = [attempt.problem for attempt in extraction.attempts]
+    for problem, part in zip(problems, ["at most 3", "placeholder", "missing", ""], strict=True):
+        assert part in problem
+        assert bool(part) == bool(problem)
+    assert [message["content"] for message in model.heard[-1][2::2]] == list(texts[:3])
+    with pytest.raises(ExtractionError, match="after 3 attempts"):
+        extract(Pick, TEXT, model=Unconstrained(*texts))
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (Literal["spam", "ham"], "Ham.", "ham"),
+        (bool, "Yes", True),
+        (int, "2 - my pick", 2),
+        (date, "2026-03-03", date(2026, 3, 3)),
+        (Size, "**small**", Size.SMALL),
+        (list[str], "an old pond\na frog\nsplash", ["an old pond", "a frog", "splash"]),
+        (int | None, "none", None),
+        (Point, "3", Point(3)),
+    ],
+)
+def test_each_flat_type_is_read_from_lines(type_: Any, text: str, value: Any) -> None:
+    assert extract(type_, TEXT, model=Unconstrained(text)).value == value
+
+
+def test_a_choice_is_read_from_a_line() -> None:
+    assert choose(["spam", "ham"], TEXT, model=Unconstrained("It is Spam.")).value == "spam"
+
+
+def test_a_value_with_parts_is_asked_for_as_a_call() -> None:
+    call = {"name": "Home", "arguments": {"name": "Ada", "pets": [{"kind": "cat", "lives": 9}]}}
+    model = Unconstrained(json.dumps(call))
+    assert extract(Home, TEXT, model=model).json == call["arguments"]
+    assert "Home(name, pets)" in model.heard[0][0]["content"]
+
+
+def test_lines_may_be_asked_for_where_there_is_a_grammar() -> None:
+    assert extract(Pick, TEXT, model=Listening("2\nIt is short."), call_format="lines").value.best == 2
