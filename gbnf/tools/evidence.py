@@ -42,12 +42,13 @@ _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IG
 _QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
 _PLAUSIBLE_YEAR: Final = re.compile(r"(?:1[6-9]|20)\d\d")
 _MEASURE: Final = re.compile(
-    r"\bin (?:(?:kilo|centi|milli)?met(?:er|re)s?|miles?|feet|inch(?:es)?|yards?|(?:kilo)?grams?|pounds?"
+    r"\bin ((?:kilo|centi|milli)?met(?:er|re)s?|miles?|feet|inch(?:es)?|yards?|(?:kilo)?grams?|pounds?"
     r"|celsius|fahrenheit|kelvin|hours?|minutes?|seconds?)\b"
-    r"|\d\s?(?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+\b",
+    r"|\d\s?((?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+)\b",
     re.IGNORECASE,
 )
 """A unit, or a number with its unit."""
+_OUTPUT: Final = re.compile(r"(?:\b|_)(?:output|result|return|convert|target|to_)", re.IGNORECASE)
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -161,6 +162,25 @@ def gather_evidence(
     return Evidence(left or phrases, by_tool, used_by, entries, request)
 
 
+def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evidence) -> dict[str, Any]:
+    """Return the arguments of a call with the choices that the request states.
+
+    In place of another choice, one of the enumeration, or quoted in the description, as in "roots to find:
+    'real' or 'complex'", and only where the request supports exactly one of them.
+    """
+    properties, known = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
+
+    def stated(name: str, value: Any) -> Any:
+        choices, schema = known.get(name, ArgumentEvidence()).choices, properties.get(name)
+        if len(choices) != 1 or not isinstance(value, str) or not isinstance(schema, Mapping):
+            return value
+        quoted = _QUOTED_OPTION.findall(str(schema.get("description")))
+        is_choice = value in schema.get("enum", ()) or value in [text for _, text in quoted]
+        return choices[0] if is_choice else value
+
+    return {name: stated(name, value) for name, value in arguments.items()}
+
+
 def _of_argument(
     name: str,
     schema: Any,
@@ -175,6 +195,7 @@ def _of_argument(
     item = items if isinstance(items, Mapping) else {}
     is_named = bool(said & word_stems(name))
     choices = _named_choices(said, item.get("enum"), is_list=is_list)
+    quoted: list[str] = []
     if item.get("type") == "string" and "enum" not in item:
         quoted = [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]
         choices = _named_choices(said, quoted, least=1)
@@ -183,7 +204,12 @@ def _of_argument(
     values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
     is_named |= "year" in name.lower() and any(_PLAUSIBLE_YEAR.fullmatch(value) for value in values)
     is_named |= "month" in name.lower() and names_month(request)
-    is_named |= "unit" in name.lower() and "enum" not in item and _MEASURE.search(request) is not None
+    is_stated = bool(choices)
+    if "unit" in name.lower() and "enum" not in item:
+        units = {one or other for one, other in _MEASURE.findall(request)}
+        is_named |= bool(units)
+        is_of_input = len(quoted) < 2 and not _OUTPUT.search(f"{name} {known.get('description')}")
+        choices = choices or (tuple(units) if len(units) == 1 and is_of_input else ())
     is_affirmed = is_named and known.get("type") == "boolean"
     return ArgumentEvidence(
         is_named or bool(choices) or _is_described(said, known),
@@ -193,7 +219,7 @@ def _of_argument(
         _examples(known, request),
         is_list,
         "enum" in item,
-        bool(choices) or is_affirmed or (is_named and bool(values)),
+        is_stated or is_affirmed or (is_named and bool(values)),
         bool(_PATH_NAME.search(name)),
     )
 

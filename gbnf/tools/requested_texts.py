@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, PATH, QUOTED, TERM, names_in
-from gbnf.tools.tool import Tool, localized
+from gbnf.tools.tool import Tool
 
 _DESTINATION: Final = re.compile(
     # from the first space of a run, so that a request of spaces takes linear time
@@ -81,43 +81,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     arguments = _each_text(arguments, completed, supported, listed)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
     return dict(_each_text(arguments, spelled))
-
-
-_ALTERNATIVE: Final = re.compile(r"(?<!\w)(?:'([^'\n]{1,30})'|\"([^\"\n]{1,30})\"|`([^`\n]{1,30})`)(?!\w)")
-
-
-_MOST_ALTERNATIVES: Final = 6
-"""Of more, one is often a word with another meaning."""
-
-
-def with_named_alternatives(arguments: Mapping[str, Any], tool: Tool, request: str) -> dict[str, Any]:
-    """Return the arguments of a call with the alternatives that the request names.
-
-    The alternatives of an argument are its enumeration, or the texts in quotes in its description: "roots to
-    find: 'real' or 'all'". If the request has exactly one of them as a word, and the call has another one,
-    it is that.
-    """
-    request = request[:LONGEST_REQUEST]
-
-    def named(name: str, value: Any) -> Any:
-        schema = tool.args.get("properties", {}).get(name)
-        listed = schema.get("enum", ()) if isinstance(schema, Mapping) else ()
-        quoted = (
-            _ALTERNATIVE.findall(localized(schema.get("description"))) if isinstance(schema, Mapping) else ()
-        )
-        alternatives = {text for text in (*listed, *map("".join, quoted)) if isinstance(text, str)}
-        if value not in alternatives or len(alternatives) > _MOST_ALTERNATIVES:
-            return value
-        in_request = [text for text in alternatives if _has_word(request, text)]
-        return in_request[0] if len(in_request) == 1 else value
-
-    return {
-        name: named(name, value) if isinstance(value, str) else value for name, value in arguments.items()
-    }
-
-
-def _has_word(request: str, text: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(text)}(?![\w#+-])", request, re.IGNORECASE) is not None
 
 
 _TIME_RANGE: Final = re.compile(

@@ -34,7 +34,7 @@ from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import argument_values
-from gbnf.tools.evidence import Evidence
+from gbnf.tools.evidence import Evidence, with_stated_choices
 from gbnf.tools.ranking import file_tools
 from gbnf.tools.requested_texts import (
     appends,
@@ -43,7 +43,6 @@ from gbnf.tools.requested_texts import (
     with_content,
     with_folders,
     with_known_paths,
-    with_named_alternatives,
 )
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -176,7 +175,8 @@ def _checked(
         if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, said(state), entries)
         called = next(tool for tool in offer.callable if tool.name == call["name"])
-        arguments = with_named_alternatives(arguments, called, said(state))
+        if offer.evidence is not None:
+            arguments = with_stated_choices(arguments, called, offer.evidence)
         if called.run.effect == "read":
             arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
         elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):

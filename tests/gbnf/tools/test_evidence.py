@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gbnf.tools import Tool
 from gbnf.tools.coverage import is_covered
-from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence
+from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence, with_stated_choices
 from gbnf.tools.request_values import asks_for_several, most_calls, times_in
 from gbnf.tools.requested_texts import (
     appends,
@@ -19,7 +19,6 @@ from gbnf.tools.requested_texts import (
     is_only_source,
     with_content,
     with_known_paths,
-    with_named_alternatives,
 )
 from support.json_values import json_values
 
@@ -463,31 +462,31 @@ def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
 
 
 SOLVER = tool(
-    root_type={"type": "string", "description": "Roots to find: 'real' or 'all'. Default is 'real'."},
-    unit={"enum": ["C", "F", "K"]},
-    method={"type": "string", "description": "How, such as 'fast'."},
-    size={"enum": [*"SMLXYZW"]},
+    root_type={"type": "string", "description": "Roots to find: 'real' or 'complex'. Default is 'real'."},
+    unit={"type": "string", "description": "Of the radius. Default is 'cm'."},
+    target_unit={"type": "string", "description": "Of the result. Default is 'cm'."},
+    scale={"type": "string", "enum": ["celsius", "fahrenheit"]},
 )
 
 
 @pytest.mark.parametrize(
     ("request_", "written", "meant"),
     [
-        ("find all the roots", {"root_type": "real"}, {"root_type": "all"}),
-        ("find All roots", {"root_type": "real"}, {"root_type": "all"}),
-        ("find all the real roots", {"root_type": "real"}, {"root_type": "real"}),
-        ("find the roots, overall", {"root_type": "real"}, {"root_type": "real"}),
-        ("find all the roots", {"root_type": "complex"}, {"root_type": "complex"}),
-        ("find all the roots", {"other": "real"}, {"other": "real"}),
-        ("in F, please", {"unit": "C"}, {"unit": "F"}),
-        ("in F# major", {"unit": "C"}, {"unit": "C"}),
-        ("from C to K", {"unit": "F"}, {"unit": "F"}),
-        ("the fast way", {"method": "slow"}, {"method": "slow"}),
-        ("size X", {"size": "S"}, {"size": "S"}),
-        ("", {"unit": "C", "root_type": 3}, {"unit": "C", "root_type": 3}),
+        ("find complex roots", {"root_type": "real"}, {"root_type": "complex"}),
+        ("find Complex roots", {"root_type": "real"}, {"root_type": "complex"}),
+        ("find complex and real roots", {"root_type": "real"}, {"root_type": "real"}),
+        ("find complex roots", {"root_type": "positive"}, {"root_type": "positive"}),
+        ("find complex roots", {"other": "real"}, {"other": "real"}),
+        ("a radius of 4 inches", {"unit": "cm"}, {"unit": "inches"}),
+        ("a radius of 4 inches", {"unit": "in"}, {"unit": "in"}),
+        ("a radius of 4 inches", {"target_unit": "cm"}, {"target_unit": "cm"}),
+        ("4 inches and 3 feet", {"unit": "cm"}, {"unit": "cm"}),
+        ("the weather in fahrenheit", {"scale": "celsius"}, {"scale": "fahrenheit"}),
+        ("from celsius to fahrenheit", {"scale": "celsius"}, {"scale": "celsius"}),
+        ("", {"unit": "cm", "root_type": 3}, {"unit": "cm", "root_type": 3}),
     ],
 )
-def test_the_alternative_that_a_request_names_is_meant(
+def test_the_choice_that_a_request_states_is_meant(
     request_: str, written: dict[str, Any], meant: dict[str, Any]
 ) -> None:
-    assert with_named_alternatives(written, SOLVER, request_) == meant
+    assert with_stated_choices(written, SOLVER, evidence(request_, SOLVER)) == meant
