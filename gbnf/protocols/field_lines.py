@@ -41,7 +41,8 @@ _LABEL = re.compile(r"\W*(?:\d+[.)]\s+)?\W*([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*
 _MARK = re.compile(r"(?:([-*•+])|(\d{1,3})[.)])\s+(?=\S)")
 _DIGITS = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 _NUMBER = re.compile(
-    rf"(?:[-*•+]\s+)?[^\w\s+-]*(?:[^\W\d]+\W{{1,3}})?[^\w\s+-]*(?P<value>{_DIGITS})(?![\w%]|\s+(?:or|and|to|o|e|a)\s+\d)(?P<rest>.*)",
+    rf"(?:[-*•+]\s+)?[^\w\s+-]*(?:[^\W\d]+\W{{1,3}})?[^\w\s+-]*(?P<value>{_DIGITS})"
+    r"(?![\w%]|\s+(?:or|and|to|o|e|a)\s+\d)(?P<rest>.*)",
     re.DOTALL,
 )
 _ANY_NUMBER = re.compile(rf"(?<![\w.,]){_DIGITS}(?![\w%])")
@@ -106,6 +107,10 @@ class FieldLines(CallsInText):
     def _fields(self) -> tuple[_Field, ...]:
         return _fields(self.tool)
 
+    @property
+    def _names(self) -> set[str]:
+        return {fold(field.name) for field in self._fields}
+
     def prompt(self, language: str) -> str:
         """Return the system prompt: what is wanted, how many lines, and a placeholder for each."""
         args, shown = self.tool.model_args(), []
@@ -154,7 +159,7 @@ class FieldLines(CallsInText):
 
     def _refuse_placeholder(self, value: Any) -> None:
         match = _PLACEHOLDER.fullmatch(value) if isinstance(value, str) else None
-        if match and fold(match[1]) in {fold(field.name) for field in self._fields}:
+        if match and fold(match[1]) in self._names:
             raise UnreadableCallError(f"{value!r} is a placeholder; write the value instead")
 
     def _of_json(self, content: str) -> dict[str, Any] | None:
@@ -163,9 +168,7 @@ class FieldLines(CallsInText):
         lists = [field.name for field in self._fields if field.is_list]
         if isinstance(value, list) and lists and not any(isinstance(item, list | dict) for item in value):
             return {lists[0]: value}
-        if isinstance(value, dict) and {fold(key) for key in value} & {
-            fold(each.name) for each in self._fields
-        }:
+        if isinstance(value, dict) and set(map(fold, value)) & self._names:
             return value
         if value is not None or (looks_like_call(content) and not content.startswith("<")):
             raise UnreadableCallError(f"the text has none of the fields; {self._hint}")
@@ -186,10 +189,11 @@ class FieldLines(CallsInText):
         first = parts[1][0] if len(parts) > 1 else len(self._fields)
         if not first or (len(parts) > 1 and len(parts[0][1]) != first):  # text before the labels
             parts = parts[1:]
+        begins = {begin for begin, _ in parts}
         arguments: dict[str, Any] = {}
         for (begin, part), (end, _) in pairwise([*parts, (len(self._fields), [])]):
-            fields = self._fields[begin : end if end > begin else begin + 1]
-            fields = tuple(each for each in fields if each.name not in arguments)
+            others = (at for at in range(begin + 1, end) if at not in begins)
+            fields = [self._fields[begin], *(self._fields[at] for at in others)]
             arguments |= _placed(_unnumbered(part, fields), fields, is_labelled=len(parts) > 1)
         return arguments
 

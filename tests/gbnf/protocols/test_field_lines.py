@@ -35,7 +35,7 @@ NAMES = ("best", "reason_why", "Total", "isPaid")
 
 def tool(properties: dict[str, Any], **more: Any) -> Tool:
     args = {"type": "object", "properties": properties, "required": list(properties)} | more
-    return Tool("judge", {"en": "Judge the poems."}, args=args)
+    return Tool.from_mapping({"name": "judge", "description": "Judge the poems.", "args": args})
 
 
 def text_of(value: Any) -> str:
@@ -119,7 +119,22 @@ def test_what_is_shown_to_the_model_is_read(record: tuple[Tool, dict[str, Any]])
 @given(
     records(),
     st.text()
-    | st.lists(st.sampled_from(["best: 2", "- x", "1.", "{", "<best: x>", "items:", "3"])).map("\n".join),
+    | st.lists(
+        st.sampled_from(
+            [
+                "best: 2",
+                "- x",
+                "1.",
+                "{",
+                "<best: x>",
+                "items:",
+                "3",
+                "Total: 4",
+                "reason why: x",
+                "is paid: yes",
+            ]
+        )
+    ).map("\n".join),
 )
 @settings(max_examples=scaled(300))
 def test_any_text_is_refused_or_read(record: tuple[Tool, dict[str, Any]], text: str) -> None:
