@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeAlias
 
 from gbnf import Tool
 from gbnf.calls.repair import repair_call
@@ -17,11 +18,14 @@ from gbnf.tools.ranking import common_words
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
 from gbnf_server.planner.call_checks import proposed_tool
 
+AskAgain: TypeAlias = Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]]
+"""Asks for an answer that has to call the tools of these calls; None if no grammar makes it valid."""
+
 
 async def answer_corrected(
     source: AnswerSource,
     tools: Sequence[Tool],
-    ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
+    ask_again: AskAgain,
     said: str,
     asked: Asked,
 ) -> AsyncGenerator[AnswerEvent, None]:
@@ -37,21 +41,21 @@ async def answer_corrected(
             end = event if isinstance(event, Answered) else None
             if held is not None:
                 if end is not None and end.invalid and _are_whole(end.calls, held):
-                    end = await asyncio.to_thread(_repaired, end, tools) or await _again(
+                    end = await asyncio.to_thread(_repaired, end, tools) or await again(
                         end, ask_again, asked, end.calls
                     )
                     texts = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
-                    held = replace(held, deltas=(*texts, *_deltas(end.calls)))
+                    held = replace(held, deltas=(*texts, *call_deltas(end.calls)))
                 yield held
             held = event if isinstance(event, AnswerPiece) and _begun(event) else None
             if held is None and end is not None and said and not end.calls:
                 tool = proposed_tool(end.completion.text, tuple(tools), tuple(tools))
                 if tool is not None and common_words(said, tool):
-                    end = await _again(end, ask_again, asked, [ReadCall(tool.name)])
+                    end = await again(end, ask_again, asked, [ReadCall(tool.name)])
                     if not all(is_said(call, said) for call in end.calls):
                         end = replace(end, calls=())
                     if end.calls:
-                        yield AnswerPiece("", tuple(_deltas(end.calls)))
+                        yield AnswerPiece("", tuple(call_deltas(end.calls)))
             if held is None:
                 yield end or event
 
@@ -75,9 +79,9 @@ def _repaired(answered: Answered, tools: Sequence[Tool]) -> Answered | None:
     return replace(answered, calls=tuple(calls), invalid=())
 
 
-async def _again(
+async def again(
     answered: Answered,
-    ask_again: Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]],
+    ask_again: AskAgain,
     asked: Asked,
     calls: Sequence[ReadCall],
 ) -> Answered:
@@ -99,7 +103,8 @@ def is_said(call: ReadCall, said: str) -> bool:
     return all(value.casefold() in said.casefold() for value in values)
 
 
-def _deltas(calls: Sequence[ReadCall]) -> list[Delta]:
+def call_deltas(calls: Sequence[ReadCall]) -> list[Delta]:
+    """Return the deltas of whole calls."""
     deltas: list[Delta] = []
     for index, call in enumerate(calls):
         deltas += [

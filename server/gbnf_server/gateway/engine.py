@@ -38,7 +38,7 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
-from gbnf_server.gateway.corrections import answer_corrected, is_said
+from gbnf_server.gateway.corrections import AskAgain, again, answer_corrected, call_deltas, is_said
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
 from gbnf_server.planner.call_checks import proposed_calls, proposes_call
@@ -124,7 +124,7 @@ class Engine(Answers):
                 compiled, subject = await _with_odds(request, compiled, backend)
                 if subject == "other":
                     source = partial(_answer_without, compiled.tools, request.messages, backend)
-            ask_again = partial(self._required_calls, request, target, compiled, backend)
+            ask_again: AskAgain = partial(self._required_calls, request, target, compiled, backend)
             said = _said(request.messages) if subject == "tools" else ""
             source = partial(answer_corrected, source, compiled.tools, ask_again, said)
             turn = None
@@ -133,7 +133,9 @@ class Engine(Answers):
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 if turn is not None:
-                    async for each in _answer_turn(turn, request, compiled, source, backend, asked, choice):
+                    async for each in _answer_turn(
+                        turn, request, compiled, source, ask_again, backend, asked, choice
+                    ):
                         yield each
                     continue
                 async with aclosing(source(asked)) as events:
@@ -354,11 +356,15 @@ async def _answer_turn(
     request: ChatRequest,
     compiled: Compiled,
     source: AnswerSource,
+    ask_again: AskAgain,
     backend: Backend,
     asked: Asked,
     choice: int,
 ) -> AsyncGenerator[AnswerEvent, None]:
-    """Yield the answer of a small model after results, whole: its next call, or its text from the results."""
+    """Yield the answer of a small model after results, whole: its next call, or its text from the results.
+
+    In place of a call that it has made, it is asked for one with the file that the request names, if any.
+    """
     deltas: list[Delta] = []
     answered = None
     if not await asyncio.to_thread(turn.is_done):
@@ -368,7 +374,13 @@ async def _answer_turn(
                     answered = event
                 else:
                     deltas += [_with_id(delta, compiled) for delta in event.deltas]
-    if answered is None or turn.has_ended(answered):
+    if answered is not None and turn.has_ended(answered):
+        left = [ReadCall(tool.name) for tool in turn.tools_left()] if answered.calls else []
+        other = await again(answered, ask_again, asked, left) if left else answered
+        is_new = other is not answered and all(is_said(call, turn.state.query) for call in other.calls)
+        deltas = [_with_id(delta, compiled) for delta in call_deltas(other.calls)]
+        answered = other if is_new else None
+    if answered is None:
         compiled = replace(compiled, enforcement=replace(compiled.enforcement, from_results=True))
         answered = await collect_answer(backend, Asked(turn.request(asked.request), stop=request.stop))
         deltas = [TextDelta(turn.text(answered.completion))]

@@ -16,13 +16,16 @@ from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
+from gbnf.tools.coverage import uncovered_values
+from gbnf.tools.ranking import file_tools, names_file
 from gbnf_server.backends.answer import Answered
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
+from gbnf_server.planner.prerequisites import succeeded
+from gbnf_server.planner.progress import calls_done, has_nothing_new, next_tools, seems_done
 from gbnf_server.planner.run_state import RunState
 
 _MAX_TOKENS = 256
@@ -60,6 +63,21 @@ class Turn:
         is_done = seems_done(self.tools, self.state, self.options)
         ready, _ = next_tools(self.tools, self.tools, self.state, self.options, is_done=is_done)
         return not ready
+
+    def tools_left(self) -> tuple[Tool, ...]:
+        """Return the tools for files that were not called, for a file that the request names and no call.
+
+        They take no more values than the request has left.
+        """
+        values = uncovered_values(self.state.query, calls_done(self.state))
+        if not any(map(names_file, values)):
+            return ()
+        return tuple(
+            tool
+            for tool in file_tools(self.tools)
+            if tool.name not in succeeded(self.state.steps)
+            and 0 < len(tool.model_args().get("required", ())) <= len(values)
+        )
 
     def has_ended(self, answered: Answered) -> bool:
         """Return whether an answer shows that the model has nothing else to do, or no answer of its own."""

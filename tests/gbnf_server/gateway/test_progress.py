@@ -127,8 +127,26 @@ def test_a_call_that_is_left_is_made() -> None:
     ],
 )
 def test_a_call_that_is_done_is_not_made_again(again: Any) -> None:
-    events = ask(Small(again, "a.txt and b.txt."), "which files are there, and what does b.txt say?", LISTED)
+    events = ask(Small(again, "a.txt and b.txt."), "which files are there, and is it cold in Rome?", LISTED)
     assert (calls(events), text(events)) == ([], "a.txt and b.txt.")
+
+
+@pytest.mark.parametrize(
+    ("query", "next_", "made"),
+    [
+        ("what does b.txt say?", called("read_file", path="b.txt"), True),
+        ("what does b.txt say?", called("read_file", path="c.txt"), False),
+        ("what does it say?", None, False),
+    ],
+)
+def test_in_place_of_a_repetition_the_file_that_a_request_names_is_read(
+    query: str, next_: Any, made: bool
+) -> None:
+    model = Small(called("list_files"), *([next_] if next_ else []), "a.txt and b.txt.")
+    events = ask(model, query, LISTED)
+    assert calls(events) == [("read_file", '{"path": "b.txt"}')] * made
+    assert text(events) == "" if made else "a.txt and b.txt."
+    assert end(events).enforcement.from_results is not made
 
 
 @pytest.mark.parametrize(
