@@ -95,7 +95,8 @@ def _widened(pattern: str) -> Iterator[str]:
 def _missing(base: Path, name: str, workspace: Workspace) -> str:
     """Return what is wrong with a start folder, and what is in the nearest folder that exists."""
     if base.is_file():
-        return f"'{name}' is a file, and no folder to search in"
+        folder = workspace.relative(base.parent)
+        return f"'{name}' is a file, and no folder to search in; read it, or search the folder '{folder}'"
     parent = next(path for path in base.parents if path.is_dir())
     try:
         with os.scandir(parent) as found:

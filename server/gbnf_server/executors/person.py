@@ -75,6 +75,10 @@ class Form:
     fields: tuple[Field, ...]
 
 
+NOBODY_ANSWERS = "there is nobody to answer"
+"""How the error of a question begins if there is nobody to ask."""
+
+
 class Person(Protocol):
     """Someone to ask. Both methods raise `ExecutorError` if nobody answers, or the person cancels.
 
@@ -212,7 +216,7 @@ class AbsentPerson:
         """Return a validated value for each field's `var`."""
         asked = ", ".join(f"'{field.var}'" for field in form.fields)
         title = form.title.partition("\n")[0]
-        raise ExecutorError(f"there is nobody to answer {asked} of '{title}': run at a terminal")
+        raise ExecutorError(f"{NOBODY_ANSWERS} {asked} of '{title}': run at a terminal")
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""

@@ -67,6 +67,7 @@ _LONGEST_LABEL = 5
 _NEARLY_WHOLE = 0.8
 """The part of a text's words that is the text."""
 _NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
+_CALL_INSIDE = re.compile(r'\{\s*"(?:name|function|tool)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
 _CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -222,6 +223,8 @@ def check_call(
             raise CallRefusedError(
                 "unparsed", "the text is a call that is not possible now; make another call, or answer"
             )
+        if options.is_small_native and _CALL_INSIDE.search(message) and "json" not in said(state).casefold():
+            raise CallRefusedError("invalid", "the message has a call in it; write the answer in words")
         if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
             raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
         if _repeats_refusal(message, state) or _is_read(message, state, options):

@@ -34,6 +34,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, too_deep
+from gbnf_server.executors.person import NOBODY_ANSWERS
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.call_checks import (
     AcceptedCall,
@@ -433,6 +434,8 @@ class _Loop(ModelCalls):
             fault = "denied" if isinstance(error, _DeniedError) else fault
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
             state.calls.add_failure(done.call, str(error))
+            if NOBODY_ANSWERS in str(error):
+                state.calls.add_unapproved(tool, str(error))
             self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
             yield from self.emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
             state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))

@@ -3,7 +3,8 @@
 In the state of a run, which a new result changes (another call, or the same one with another result):
 
 - a call that failed, or was denied, is not made again until the state changes;
-- a tool whose calls need approval is not called again in the run after nobody was there to approve one;
+- a tool whose calls need a person is not called again in the run after nobody was there to approve one, or to
+  answer it;
 - a call with effect "write" that succeeded is not made again in the run;
 - a call with effect "read" that succeeded `MAX_READS` times (that of a small model: once) is not made again
   until one that writes does;
@@ -58,7 +59,7 @@ class CallLog:
     results: set[tuple[str, str]] = field(default_factory=set)
     failures: Counter[str] = field(default_factory=Counter)  # by tool, since the state changed
     left_out: str = ""  # the tool that the next step leaves out
-    unapproved: dict[str, str] = field(default_factory=dict)  # tools that nobody can approve; with the errors
+    unapproved: dict[str, str] = field(default_factory=dict)  # tools that need a person; with the errors
 
     def add_result(self, tool: Tool, call: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Add a call and its result."""
@@ -82,7 +83,7 @@ class CallLog:
         self.failed[key] = clip(error, 200)
 
     def add_unapproved(self, tool: Tool, error: str) -> None:
-        """Add a tool that nobody can approve: with other arguments it would need approval, too."""
+        """Add a tool that needs a person, who is absent: with other arguments it would, too."""
         if not self._may_repeat(tool):
             self.unapproved[tool.name] = error
 

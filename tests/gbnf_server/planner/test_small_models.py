@@ -238,7 +238,33 @@ def test_a_call_between_prose_is_one_of_a_small_model_only(
     driven = drive(query, text, "Done: invoices.", options=options, replies=[{"entries": ["invoices"]}])
     made = made and options is SMALL
     assert [effect.arguments for effect in driven.of(ExecuteTool)] == [{"paths": ["invoices"]}] * made
-    assert driven.run.answer == ("Done: invoices." if made else text)
+    assert driven.run.answer == ("Done: invoices." if options is SMALL else text)
+
+
+@pytest.mark.parametrize("key", ["arguments", "parameters"])
+@pytest.mark.parametrize(("more", "is_answer"), [("", False), (", as JSON", True)])
+def test_a_call_of_a_tool_that_does_not_exist_is_no_part_of_an_answer(
+    key: str, more: str, is_answer: bool
+) -> None:
+    text = f'In French:\n\n{{"name": "bonjour", "{key}": {{"message": "Bonjour"}}}}'
+    driven = drive(f"translate good morning into French{more}", text, "Bonjour.")
+    assert driven.run.answer == (text if is_answer else "Bonjour.")
+
+
+def test_a_form_that_nobody_answers_is_not_shown_again() -> None:
+    schema = {"kind": "text"}
+    forms = [
+        {
+            "name": "get_inputs",
+            "arguments": {"title": "x", "dialog": [{"var": var, "prompt": "x", "schema": schema}]},
+        }
+        for var in "xyz"
+    ]
+    failed = ExecutorError("there is nobody to answer 'x' of 'x': run at a terminal")
+    texts = [*map(written, forms), "I need to know which one."]
+    driven = drive("ask me which one I want", *texts, replies=[failed] * 3)
+    shown = [effect for effect in driven.of(ExecuteTool) if effect.tool.name == "get_inputs"]
+    assert len(shown) == 1
 
 
 def test_a_call_that_is_proposed_for_something_else_is_not_made() -> None:
