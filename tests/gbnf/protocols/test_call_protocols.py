@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args
 
 import pytest
@@ -35,7 +35,7 @@ from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.by_hand import ANSWER, NOW, POOL, call
 from support.effort import scaled
 from support.oracle import engine
-from support.tool_formats import FAMILIES
+from support.tool_formats import FAMILIES, Family
 
 TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
 PROTOCOLS: dict[str, CallProtocol] = {
@@ -53,6 +53,59 @@ PROTOCOLS: dict[str, CallProtocol] = {
 @cache
 def constraint_of(name: str) -> Grammar | Mapping[str, Any] | None:
     return PROTOCOLS[name].constraint(Offered(TOOLS))
+
+
+def nested(level: int, wrong_at: int | None = None) -> dict[str, Any]:
+    """Objects in objects, `level` of them inside the first; the one at `wrong_at` has no "x"."""
+    if wrong_at == 0:
+        return {"y": 0}
+    return {"x": "a" if level == 0 else nested(level - 1, None if wrong_at is None else wrong_at - 1)}
+
+
+def nested_schema(level: int) -> dict[str, Any]:
+    inner = {"type": "string"} if level == 0 else nested_schema(level - 1)
+    return {"type": "object", "properties": {"x": inner}, "required": ["x"]}
+
+
+def _json_call(arguments: dict[str, Any]) -> str:
+    return call("deep", **arguments)
+
+
+def _reasoned_call(arguments: dict[str, Any]) -> str:
+    return json.dumps({"thought": "so", "name": "deep", "arguments": arguments})
+
+
+def _native_call(family: Family, arguments: dict[str, Any]) -> str:
+    return family.write([("deep", arguments)])
+
+
+_BY_FORMAT: dict[str, tuple[CallProtocol, Callable[[dict[str, Any]], str]]] = {
+    "json": (JsonCalls(), _json_call),
+    "json with reasoning": (JsonCalls(reasoning_field=True), _reasoned_call),
+    "json in an answer": (JsonCalls(answers_by_call=False), _json_call),
+    **{
+        f"native {family.name}": (NativeCalls(family.form), partial(_native_call, family))
+        for family in FAMILIES
+    },
+}
+
+
+@pytest.mark.parametrize("name", _BY_FORMAT)
+@pytest.mark.parametrize("answer", [False, True])
+@settings(max_examples=scaled(12))
+@given(level=st.integers(0, 6), depth=st.integers(0, 7))
+def test_objects_are_constrained_down_to_the_depth(name: str, answer: bool, level: int, depth: int) -> None:
+    protocol, write = _BY_FORMAT[name]
+    tools = (Tool("deep", args=nested_schema(level)),)
+    offered = Offered(tools, answer, other_calls=False, max_depth=depth)
+    grammar = protocol.constraint(offered)
+    assert isinstance(grammar, Grammar)
+    texts = [write(nested(level)), *(write(nested(level, wrong_at)) for wrong_at in range(level + 1))]
+    valid, *verdicts = [verdict.complete for verdict in engine().match_many(grammar, texts)]
+    assert valid
+    assert verdicts == [wrong_at > depth for wrong_at in range(level + 1)]
+    reasons = {finding.reason for finding in grammar.report if finding.kind == "unenforced"}
+    assert reasons == ({f"nested deeper than max_depth={depth}"} if level > depth else set())
 
 
 def is_valid(call: Any, tools: tuple[Tool, ...]) -> bool:
