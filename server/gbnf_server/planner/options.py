@@ -122,7 +122,7 @@ class PlannerOptions:
     language: str = "auto"
     max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
-    providers: Mapping[str, Provider] = field(default_factory=lambda: PROVIDERS)
+    providers: Mapping[str, Provider] = field(default_factory=PROVIDERS.copy)
     evidence: EvidenceUse = "all"
     property_order: PropertyOrder = "any"
     max_depth: int = MAX_DEPTH

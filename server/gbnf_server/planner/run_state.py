@@ -24,7 +24,7 @@ class RunState:
     turn: str
     started_at: datetime
     images: tuple[Image, ...] = ()
-    providers: Mapping[str, Provider] = field(default_factory=lambda: PROVIDERS)
+    providers: Mapping[str, Provider] = field(default_factory=PROVIDERS.copy)
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
     left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
