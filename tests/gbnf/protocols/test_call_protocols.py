@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -17,6 +18,7 @@ from gbnf import Grammar, compile_pool
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.dialects import call_schema, schema_violation
+from gbnf.errors import GbnfError
 from gbnf.protocols.call_protocols import (
     MAX_REASONING_LENGTH,
     CallsInText,
@@ -34,7 +36,9 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.by_hand import ANSWER, NOW, POOL, call
 from support.effort import scaled
+from support.grammars import unreachable_rules
 from support.oracle import engine
+from support.schemas import SCHEMAS
 from support.tool_formats import FAMILIES, Family
 
 TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
@@ -106,6 +110,37 @@ def test_objects_are_constrained_down_to_the_depth(name: str, answer: bool, leve
     assert verdicts == [wrong_at > depth for wrong_at in range(level + 1)]
     reasons = {finding.reason for finding in grammar.report if finding.kind == "unenforced"}
     assert reasons == ({f"nested deeper than max_depth={depth}"} if level > depth else set())
+
+
+@pytest.mark.parametrize("name", _BY_FORMAT)
+@settings(max_examples=scaled(15))
+@given(
+    bundled=st.lists(st.sampled_from(POOL), unique=True, max_size=6),
+    schemas=st.lists(SCHEMAS, max_size=2),
+    offered=st.builds(
+        Offered,
+        tools=st.just(()),
+        answer=st.booleans(),
+        parallel=st.booleans(),
+        steps=st.sampled_from([(), (1, 3)]),
+        ask_user=st.booleans(),
+        property_order=st.sampled_from(["any", "declared"]),
+        other_calls=st.booleans(),
+        max_depth=st.sampled_from([0, 4]),
+    ),
+)
+def test_a_grammar_has_only_rules_that_its_root_reaches(
+    name: str, bundled: list[Tool], schemas: list[Any], offered: Offered
+) -> None:
+    drawn = [
+        Tool(f"drawn_{number}", args={"type": "object", "properties": {"value": schema, "b": {}}})
+        for number, schema in enumerate(schemas)
+    ]
+    try:
+        grammar = _BY_FORMAT[name][0].constraint(replace(offered, tools=(*bundled, *drawn)))
+    except GbnfError:
+        assume(condition=False)  # there is no call
+    assert not unreachable_rules(str(grammar))
 
 
 def is_valid(call: Any, tools: tuple[Tool, ...]) -> bool:
