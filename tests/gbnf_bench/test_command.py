@@ -6,6 +6,7 @@ import json
 import resource
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,8 @@ def test_a_model_of_ollama_gets_the_same_files(tmp_path: Path, capsys: pytest.Ca
     turns = [now, told] * len(names) + [told] * len(names)
     turns[3] = _ollama("final_answer", message="No idea.")  # of "text"
     command = ["--suite", str(tmp_path / "clock.toml"), "--out", str(tmp_path), "--label", "one", "--quiet"]
-    with scripted(**{"api/chat": list(turns)}) as script:
+    answers: dict[str, list[Any]] = {"api/chat": [*turns]}
+    with scripted(**answers) as script:
         command += ["--backend", "ollama", "--model", "m", "--server", script.url]
         assert _gbnf(*command) == ExitCode.SUCCESS
         shown = capsys.readouterr()
