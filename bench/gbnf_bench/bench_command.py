@@ -14,14 +14,11 @@ from gbnf_server.cli.commands import reflow, with_options
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import (
     LAST_SEED,
-    ApiKeyOption,
-    LoraOption,
     MarkdownOption,
     MaxTokensOption,
     ModelSource,
     QuietOption,
     TemperatureOption,
-    ThreadsOption,
 )
 from gbnf_server.cli.tool_options import ManifestsOption
 
@@ -38,6 +35,7 @@ LEADERBOARD_WITH_PEER = ("template", "any-syntax", "peer-auto", "peer-required",
 
 def bench_(
     context: typer.Context,
+    *,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,13 +51,7 @@ def bench_(
             "none (free text), text and grammar.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="F.gguf|NAME", help="Model file, or smollm2, run in this process.")
-    ] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="Running llama-server.")] = None,
-    api_key: ApiKeyOption = None,
-    threads: ThreadsOption = None,
-    lora: LoraOption = None,
+    source: ModelSource,
     manifests: ManifestsOption = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
     temperature: TemperatureOption = 0.0,
@@ -105,6 +97,15 @@ def bench_(
             "then depend on earlier runs.",
         ),
     ] = False,
+    min_converged: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Exit with status 1 if a configuration converges in a smaller share of its runs.",
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard the earlier runs of this label.")] = False,
     markdown: MarkdownOption = False,
     quiet: QuietOption = False,
@@ -120,28 +121,31 @@ def bench_(
       gbnf bench
       gbnf bench --model Qwen3-4B-Q4_K_M.gguf --suite representative --suite decoys
       gbnf bench --server http://127.0.0.1:8080 --configuration union --configuration filter
+      gbnf bench --backend ollama --model qwen2.5:7b
+      gbnf bench --suite my-suite.toml --configuration auto --min-converged 0.95
       gbnf bench compare gbnf-bench/a.json gbnf-bench/b.json
       gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --category simple_python --limit 50
       gbnf bench --bfcl bfcl_eval/data --model Qwen3-4B-Q4_K_M.gguf --peer llama-server
     """
     if context.invoked_subcommand is not None:
         return
-    source = ModelSource(model, server=server, api_key=api_key, threads=threads, lora=lora)
     if bfcl is None and peer:
         raise typer.BadParameter(
             "--peer requires --bfcl: a peer answers single requests, and the runs of a suite need a planner"
         )
     if bfcl is None and (category or limit is not None or compile_only):
         raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
-    if bfcl is not None and (suite or manifests or runs > 1):
-        raise typer.BadParameter("--suite, --manifests and --runs do not apply to --bfcl")
-    if compile_only and (model is not None or server is not None or configuration):
-        raise typer.BadParameter("--compile-only excludes --model, --server and --configuration")
+    if bfcl is not None and (suite or manifests or runs > 1 or min_converged is not None):
+        raise typer.BadParameter("--suite, --manifests, --runs and --min-converged do not apply to --bfcl")
+    names_model = any((source.model, source.hf, source.server, source.backend))
+    if compile_only and (names_model or configuration):
+        raise typer.BadParameter("--compile-only excludes --configuration and the options of a model")
     source.check()
     from gbnf_bench.bench_output import BenchTask, show
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
     from gbnf_bench.configurations import BY_NAME, CONFIGURATIONS, LEADERBOARD, named
     from gbnf_bench.runner import RunOptions
+    from gbnf_bench.tables import converged_rarely
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
 
@@ -160,7 +164,12 @@ def bench_(
     _check(task)
     with interruptible():
         if bfcl is None:
-            show(run_suites(task, suite or ["representative"], manifests), markdown=markdown)
+            results = run_suites(task, suite or ["representative"], manifests)
+            show(results, markdown=markdown)
+            if rare := converged_rarely(results, min_converged or 0):
+                share = f"{100 * (min_converged or 0):g} %"
+                task.console.print(f"converged in less than {share} of the runs: {rare}", style="red")
+                raise typer.Exit(ExitCode.FAILURE)
             return
         leaderboard = read(bfcl, category or (), limit, task.console)
         if not compile_only:
@@ -225,6 +234,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     from gbnf import load_manifests
     from gbnf_bench.bench_output import run_jobs
     from gbnf_bench.call_matching import references_of
+    from gbnf_bench.configurations import supported
     from gbnf_bench.dsl import load_suites
     from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench
@@ -240,7 +250,12 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     with source.open() as backend:
         facts = source.facts(backend)
         label = task.label_for(facts)
-        bench = Bench(suites, task.configurations, pool, backend, model=identity(facts), options=task.options)
+        configurations = supported(task.configurations, backend)
+        if left_out := [each.name for each in task.configurations if each not in configurations]:
+            task.console.print(f"not run: {', '.join(left_out)}: {backend.name} takes no such grammar")
+        if not configurations:
+            raise typer.BadParameter("none is left: use baseline or text", param_hint="--configuration")
+        bench = Bench(suites, configurations, pool, backend, model=identity(facts), options=task.options)
         with task.log(label) as log:
             run_jobs(bench, log, task.console, quiet=task.quiet)
             records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)
@@ -249,7 +264,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     task.show_files(label, "json and .html")
     tools = [*pool, *(tool for each in suites for tool in each.decoys)]
     header = about(label, facts, task.options, made_at)
-    results = Results(header, task.configurations, suites, references_of(tools), records, grammars)
+    results = Results(header, configurations, suites, references_of(tools), records, grammars)
     _write(results, task.out, label, "use another --out")
     return results
 

@@ -175,6 +175,18 @@ LEADERBOARD: tuple[Configuration, ...] = (
 """What the leaderboard's questions can be asked with. `template` and `auto` may answer without a call."""
 
 
+def supported(configurations: Sequence[Configuration], backend: Backend) -> tuple[Configuration, ...]:
+    """Return the configurations but those whose grammar the backend does not take.
+
+    `native` stays: a model without calls of its own is an error.
+    """
+    return tuple(
+        each
+        for each in configurations
+        if each.settings.get("call_format") != "json" or _is_supported(each, backend)
+    )
+
+
 def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
     """Return the strategies of these names, or all, that a backend supports."""
     return tuple(each for each in named(names, STRATEGIES) if _is_supported(each, backend))
@@ -185,10 +197,9 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
         case "native":
             return backend.info().tool_format is not None
         case "json":
-            # an engine that takes a JSON Schema chooses the whitespace itself
-            ruled = (
-                backend.dialect == "gbnf" if "whitespace" in strategy.settings else backend.dialect != "none"
-            )
+            # an engine that takes a JSON Schema chooses the whitespace itself, and its schema is a union
+            needs_gbnf = "whitespace" in strategy.settings or not strategy.union
+            ruled = backend.dialect == "gbnf" if needs_gbnf else backend.dialect != "none"
             if "evidence" in strategy.settings and not backend.info().takes_evidence:
                 return False
             return ruled or not strategy.constrained

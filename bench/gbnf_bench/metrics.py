@@ -153,6 +153,7 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "more",
     ),
+    _per_run("calls_made", "calls / run", "executed calls of a run, without the final answer", "count", ""),
     _per_run("blocked", "blocked / run", "steps whose text was refused and not executed", "count", "less"),
     _per_run(
         "salvaged",

@@ -24,7 +24,8 @@ class RunScore:
     `converged`: it ended with an answer, and state and answer (or the calls, if the case expects neither) are
     as expected; `faults` are the reasons why not. A `salvaged` run has not converged, because its answer was
     made afterwards. Of the `needed` expected calls, `named` were made at least by name and `exact_matches`
-    with the expected arguments; `false_positives` of the `executed` calls match no expected call. `refusals`
+    with the expected arguments; `false_positives` of the `executed` calls match no expected call, where calls
+    are expected or none; `calls_made` are the executed calls of any run. `refusals`
     counts steps whose text was not executed, by reason; `repaired` those whose call was repaired during
     parsing. `destroyed`: whether something was overwritten, deleted or sent that the case does not name.
     Times are seconds: of the run, and of each step's model call, compilation and grammar (() if the backend
@@ -40,6 +41,7 @@ class RunScore:
     named: int
     exact_matches: int
     executed: int
+    calls_made: int
     false_positives: int
     should_abstain: bool
     abstained: bool
@@ -92,6 +94,7 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         named=assigned.named,
         exact_matches=assigned.exact_matches,
         executed=len(made) if case.plans or case.abstain else 0,
+        calls_made=len(made),
         false_positives=len(acting) if case.abstain else assigned.false_positives,
         should_abstain=case.abstain,
         abstained=answered and not acting,

@@ -30,6 +30,7 @@ QUALITY = (
 )
 """The columns of the first table: quality. Columns without values are omitted."""
 COST = (
+    "calls_made",
     "prompt_tokens",
     "completion_tokens",
     "run_p50",
@@ -172,6 +173,16 @@ def case_table(results: Results) -> TextTable:
             )
         )
     return TextTable("converged, by case", ("case", "complexity", *names), tuple(rows))
+
+
+def converged_rarely(results: Results, least: float) -> str:
+    """Return the configurations of which a smaller share of runs converged, and how many did; "" for none."""
+    rare = []
+    for name, runs in by_configuration(results, results.scored()).items():
+        converged = sum(run.score.converged for run in runs)
+        if converged / len(runs) < least:
+            rare.append(f"{name} {converged} of {len(runs)}")
+    return ", ".join(rare)
 
 
 def gain_table(results: Results) -> TextTable:

@@ -31,7 +31,8 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.tool import offered_args
 
 _FROM_STEP = Ref("fromStep")
-#: How often a recursive schema of a tool may recur.
+#: Objects and arrays with more than this many others around them, of which the arguments of a call are the
+#: first, may be any JSON; a finding says where.
 MAX_DEPTH = 4
 
 
@@ -64,7 +65,7 @@ def compile_pool(
     steps that arguments may refer to; without any, step references and tools that require one are left out.
     If `closed`, an object that declares properties but not `additionalProperties` allows no others. For
     `max_depth`, `property_order`, `bounded_digits` and `whitespace` see `compile_schema`. `compile_pool`
-    closes objects and bounds recursion by default, since tool calls should be finite and contain declared
+    closes objects and bounds nesting by default, since tool calls should be finite and contain declared
     arguments only; `compile_schema` follows the standard.
 
     A tool whose arguments are malformed or unsatisfiable is left out and reported; if no tool is left, that
@@ -79,9 +80,11 @@ def compile_pool(
     return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict=strict)
 
 
-def left_out(tools: Iterable[Tool], *, steps: Sequence[int] = ()) -> tuple[Finding, ...]:
+def left_out(
+    tools: Iterable[Tool], *, steps: Sequence[int] = (), max_depth: int = MAX_DEPTH
+) -> tuple[Finding, ...]:
     """Return a finding for each tool that `compile_pool` leaves out because it cannot be compiled."""
-    options = CompileOptions("default", MAX_DEPTH, closed=True)
+    options = CompileOptions("default", max_depth, closed=True)
     compiled = ((tool, compile_tool(tool, options, bool(steps))) for tool in tools)
     return tuple(left_out_finding(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
 

@@ -16,7 +16,7 @@ from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_call
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.grammar import CompiledRules
 from gbnf.compiler.layout import PropertyOrder, Whitespace
-from gbnf.compiler.pool import compile_tools, pool_tools
+from gbnf.compiler.pool import MAX_DEPTH, compile_tools, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.dialects import call_schema
@@ -78,6 +78,7 @@ class NativeCalls(CallProtocol):
             steps=offered.steps,
             property_order=offered.property_order,
             other_calls=offered.other_calls,
+            max_depth=offered.max_depth,
         )
 
     def prose(self) -> Grammar:
@@ -170,6 +171,7 @@ class JsonCalls(CallProtocol):
                 parallel=offered.parallel,
                 final_answer=self.also_final_answer,
                 property_order=offered.property_order,
+                max_depth=offered.max_depth,
             )
         grammar = compile_pool(
             offered.tools,
@@ -178,6 +180,7 @@ class JsonCalls(CallProtocol):
             steps=offered.steps,
             whitespace=self.whitespace,
             property_order=offered.property_order,
+            max_depth=offered.max_depth,
         )
         return with_reasoning_grammar(grammar) if self.reasoning_field else grammar
 
@@ -358,20 +361,21 @@ def json_grammar(
     parallel: bool,
     final_answer: bool,
     property_order: PropertyOrder = "any",
+    max_depth: int = MAX_DEPTH,
 ) -> Grammar:
     """Compile the grammar of an answer with calls of these tools, or a text if `tool_choice` is "auto".
 
     `parallel`: there may be several calls. `final_answer`: a text may also be a call of that built-in tool.
     """
     if tool_choice == "required":
-        pool = compile_pool(tools, property_order=property_order)
+        pool = compile_pool(tools, property_order=property_order, max_depth=max_depth)
         productions = dict(pool.rules.productions)
         call = productions.pop("root")
         root = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL
         return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
     answers = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
     tools = pool_tools(tools, answers, ask_user=False)
-    options, _ = part_options(None, property_order)
+    options, _ = part_options(None, property_order, max_depth)
     text, taken = _plain_text(), RESERVED | text_calls.RULES
     compiled = compile_tools(tools, options, False, strict=False, taken=taken | text.names)
     in_text = text_calls.text_call_rules(compiled.tools, parallel=parallel, bare=True)

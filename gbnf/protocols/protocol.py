@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.layout import PropertyOrder
+from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.errors import GbnfError, clip
 from gbnf.prompts.descriptions import PromptStyle, describe_tool
 from gbnf.prompts.messages import Message, call_text
@@ -125,8 +126,8 @@ class Offered:
 
     `tools`: those that it may call; `parallel`: several calls. `answer`: it may be the final answer. `steps`:
     the numbers of earlier steps that arguments may refer to. `other_calls`: a text may be JSON that looks
-    like a call of a tool that is not offered, and a call between prose is an example. For `ask_user` and
-    `property_order` see `gbnf.compile_pool`.
+    like a call of a tool that is not offered, and a call between prose is an example. For `ask_user`,
+    `property_order` and `max_depth` see `gbnf.compile_pool`.
     """
 
     tools: tuple[Tool, ...]
@@ -136,6 +137,7 @@ class Offered:
     ask_user: bool = False
     property_order: PropertyOrder = "any"
     other_calls: bool = True
+    max_depth: int = MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,10 @@ def _calls_grammar(
     steps: tuple[int, ...],
     property_order: PropertyOrder,
     strict: bool,
+    max_depth: int,
 ) -> Grammar:
     """Compile the grammar of an answer with calls; see `ToolFormat.grammar`."""
-    options, notation = part_options(form, property_order)
+    options, notation = part_options(form, property_order, max_depth)
     answer, ids = answer_rules(form, content, reasoning), id_rules(form).part
     writable, left_out = _writable(form, tools, strict)
     taken = RESERVED | answer.names | ids.names | _CALL_NAMES | RULES
@@ -104,7 +105,7 @@ def _calls_grammar(
 
 
 def part_options(
-    form: FormatFields | None, property_order: PropertyOrder = "any"
+    form: FormatFields | None, property_order: PropertyOrder = "any", max_depth: int = MAX_DEPTH
 ) -> tuple[CompileOptions, Notation]:
     """Return how `ToolFormat.grammar` compiles each tool; for None, how `compile_pool` does."""
     whitespace: Whitespace = "default"
@@ -114,7 +115,7 @@ def part_options(
         whitespace = arguments.whitespace
     elif arguments is not None:
         notation = arguments
-    options = CompileOptions(whitespace, MAX_DEPTH, closed=True, property_order=property_order)
+    options = CompileOptions(whitespace, max_depth, closed=True, property_order=property_order)
     return options, notation
 
 
@@ -211,6 +212,7 @@ class ToolFormat(FormatFields):
         property_order: PropertyOrder = "any",
         strict: bool = False,
         other_calls: bool = True,
+        max_depth: int = MAX_DEPTH,
     ) -> Grammar:
         """Compile the grammar of an answer: text, calls of these tools, or text and then calls.
 
@@ -218,7 +220,8 @@ class ToolFormat(FormatFields):
         name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
         `reasoning`, the prompt asks for reasoning, which comes first. `other_calls`: a text may be JSON that
         looks like a call of another tool. For `final_answer`, `steps`,
-        `property_order` and `strict` see `gbnf.compile_pool`, which also says which tools are left out.
+        `property_order`, `max_depth` and `strict` see `gbnf.compile_pool`, which also says which tools are
+        left out.
 
         Raises PoolError as `compile_pool` does, for a `tool_choice` that is no tool, and for one of the three
         words if a tool has that name; GrammarError for a
@@ -237,7 +240,8 @@ class ToolFormat(FormatFields):
             if not tools:
                 raise PoolError(f"tool_choice={tool_choice!r} is none of the tools: {names}")
             parallel = False
-        return _calls_grammar(self, tools, content, parallel, reasoning, tuple(steps), property_order, strict)
+        choices = (content, parallel, reasoning, tuple(steps), property_order, strict, max_depth)
+        return _calls_grammar(self, tools, *choices)
 
     def prose_grammar(self) -> Grammar:
         """Return the grammar of a text that does not begin like a call in any syntax."""

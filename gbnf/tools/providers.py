@@ -6,7 +6,6 @@ of `find_files`. The phrases are English and Italian; `gbnf.tools.phrases` match
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -30,7 +29,7 @@ _MY_DRIVE = tuple(
     for whose in ("my", "our")
 )
 
-PROVIDERS: Mapping[str, Provider] = {
+PROVIDERS: dict[str, Provider] = {
     "_google_workspace": Provider(
         names=(
             "google", "drive", "gmail",

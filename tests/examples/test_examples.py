@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.by_hand import call
 from support.examples import EXAMPLES, run_example
+from support.server import PROPS, Reply, completion, scripted
 from support.smollm2 import requires_smollm2
 
 pytestmark = pytest.mark.slow
@@ -43,6 +45,28 @@ def test_a_program(name: str, printed: str, tmp_path: Path) -> None:
     if name == "llama_cpp_python.py":
         pytest.importorskip("llama_cpp", reason="needs the extra compiled")
     assert re.search(printed, run_example(name, tmp_path))
+
+
+@pytest.mark.parametrize("has_vision", [False, True])
+def test_each_frame_is_shown_with_few_of_the_earlier_ones(tmp_path: Path, has_vision: bool) -> None:
+    pytest.importorskip("PIL", reason="needs the extra images")
+    settings = {**PROPS, "default_generation_settings": {"n_ctx": 16_384}}
+    props = Reply(200, {**settings, "modalities": {"vision": has_vision}})
+    colours = ("black", "blue", "orange", "white")
+    texts = [call("overlay_text", text=f"all {colour}") for colour in colours]
+    if not has_vision:
+        texts = [text for shown in texts for text in (call("describe_frame", path="frame.png"), shown)]
+    with scripted(props=[props], completion=[completion(text) for text in texts]) as script:
+        printed = run_example("describe_frames.py", tmp_path, "--seconds", 0, "--server", script.url)
+        prompts = [body["prompt"] for path, body in script.asked if path == "/completion"]
+    assert printed == "".join(f"[overlay] all {each}\n{each}.png: answered \n" for each in colours)
+    last = prompts[-1]
+    if has_vision:
+        assert len(last["multimodal_data"]) == 1
+        last = last["prompt_string"]
+    assert last.count("describe the image") == 3  # the present one, and the last two
+    assert ["all black" in last, "all blue" in last] == [False, True]
+    assert ("white 100%" in last) == (not has_vision)
 
 
 def test_the_tests_of_tools(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import resource
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from gbnf_bench.snapshots import Snapshot
 from gbnf_server.cli import main
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.system.errors import SetupError
+from support.server import Reply, scripted
 
 SUITE = """
 [[cases]]
@@ -99,6 +101,60 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
         assert "one.html can't be written: Is a directory" in capsys.readouterr().err
 
 
+CLOCK = """
+[[cases]]
+query = "what time is it"
+calls = [{ name = "get_now" }]
+answer.pattern = "10:32"
+
+[[cases]]
+query = "hello"
+abstain = true
+"""
+
+
+def _ollama(name: str, **arguments: object) -> Reply:
+    text = json.dumps({"name": name, "arguments": arguments})
+    body = {"message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"}
+    return Reply(200, {**body, "prompt_eval_count": 9, "eval_count": 3})
+
+
+@pytest.mark.slow
+def test_a_model_of_ollama_gets_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "clock.toml").write_text(CLOCK)
+    names = ["baseline", "text", "union", "filter", "auto"]
+    now, told = _ollama("get_now"), _ollama("final_answer", message="It is 10:32.")
+    turns = [now, told] * len(names) + [told] * len(names)
+    turns[3] = _ollama("final_answer", message="No idea.")  # of "text"
+    command = ["--suite", str(tmp_path / "clock.toml"), "--out", str(tmp_path), "--label", "one", "--quiet"]
+    answers: dict[str, list[Any]] = {"api/chat": [*turns]}
+    with scripted(**answers) as script:
+        command += ["--backend", "ollama", "--model", "m", "--server", script.url]
+        assert _gbnf(*command) == ExitCode.SUCCESS
+        shown = capsys.readouterr()
+        assert f"not run: grammar: Ollama's m at {script.url} takes no such grammar" in " ".join(
+            shown.err.split()
+        )
+        assert len(script.asked) == len(turns)
+        assert all(body["model"] == "m" for _, body in script.asked)
+        assert ["format" in body for _, body in script.asked[:10:2]] == [False, False, True, True, True]
+        for least, code, rare in (
+            ("0.5", ExitCode.SUCCESS, ""),
+            ("0.51", ExitCode.FAILURE, "converged in less than 51 % of the runs: text 1 of 2\n"),
+            ("1", ExitCode.FAILURE, "converged in less than 100 % of the runs: text 1 of 2\n"),
+        ):
+            assert _gbnf(*command, "--min-converged", least) == code
+            assert capsys.readouterr().err.endswith(rare)
+        assert _gbnf(*command, "--configuration", "grammar") == ExitCode.USAGE
+        assert "none is left: use baseline or text" in capsys.readouterr().err
+    stored = json.loads((tmp_path / "one.json").read_text())
+    assert stored["numbers"]["union"]["all"]["calls_made"]["value"] == 0.5
+    assert [score["calls_made"] for score in stored["scores"]] == [1] * len(names) + [0] * len(names)
+    assert [each["name"] for each in stored["configurations"]] == names
+    assert "what time is it" in (tmp_path / "one.html").read_text()
+    assert Results.load(tmp_path / "one.json").scored()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["small.toml", "/proc/nothing", "taken"])
 def test_an_output_path_that_cannot_be_written_is_an_error(
@@ -166,6 +222,14 @@ def test_the_calls_of_the_chat_template_are_a_configuration(
         (("--bfcl", ".", "--manifests", "."), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--runs", "2"), ExitCode.USAGE, "do not apply to --bfcl"),
         (("--bfcl", ".", "--compile-only", "--model", "a.gguf"), ExitCode.USAGE, "--compile-only excludes"),
+        (
+            ("--bfcl", ".", "--compile-only", "--backend", "ollama", "--model", "a"),
+            ExitCode.USAGE,
+            "excludes",
+        ),
+        (("--bfcl", ".", "--min-converged", "1"), ExitCode.USAGE, "do not apply to --bfcl"),
+        (("--min-converged", "95"), ExitCode.USAGE, "--min-converged"),
+        (("--backend", "ollama"), ExitCode.USAGE, "--backend ollama requires --model NAME"),
         (("--label", "a/b"), ExitCode.USAGE, "is not a file name"),
         (("--label", ""), ExitCode.USAGE, "is not a file name"),
         (("--label", ".."), ExitCode.USAGE, "is not a file name"),

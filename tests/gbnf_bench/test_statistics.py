@@ -15,9 +15,9 @@ from gbnf_bench.statistics import difference, estimate, min_cases, paired, share
 
 PLAIN = RunScore(
     outcome="answered", converged=True, faults=(), first="get_now", first_matches=True, needed=2, named=2,
-    exact_matches=1, executed=2, false_positives=1, should_abstain=False, abstained=False, steps=3,
-    least_steps=3, acceptable_steps=True, refusals={}, repaired=0, prompt_tokens=100, cached_tokens=50,
-    completion_tokens=20, run_s=1.0, model_s=(0.2, 0.3), compile_s=(0.001,), grammar_s=(),
+    exact_matches=1, executed=2, calls_made=2, false_positives=1, should_abstain=False, abstained=False,
+    steps=3, least_steps=3, acceptable_steps=True, refusals={}, repaired=0, prompt_tokens=100,
+    cached_tokens=50, completion_tokens=20, run_s=1.0, model_s=(0.2, 0.3), compile_s=(0.001,), grammar_s=(),
 )  # fmt: skip
 SCORES = st.builds(
     lambda converged, exact_matches, named, seconds, abstained: replace(

@@ -13,7 +13,7 @@ import pytest
 from gbnf import Grammar, validate_call
 from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
-from gbnf_bench.configurations import STRATEGIES, Configuration, supported_strategies
+from gbnf_bench.configurations import BY_NAME, STRATEGIES, Configuration, supported, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
 from gbnf_bench.profile_files import save
 from gbnf_bench.results import Results, about
@@ -138,6 +138,19 @@ def test_a_server_without_grammars_has_fewer_strategies(dialect: Dialect, names:
     backend = FakeBackend()
     backend.dialect = dialect
     assert [each.name for each in supported_strategies(backend)] == names
+
+
+@pytest.mark.parametrize(
+    ("dialect", "left_out"),
+    [("gbnf", set()), ("json_schema", {"grammar"}), ("none", {"grammar", "union", "filter"})],
+)
+def test_a_server_runs_the_configurations_whose_grammar_it_takes(
+    dialect: Dialect, left_out: set[str]
+) -> None:
+    backend = FakeBackend()
+    backend.dialect = dialect
+    kept = supported(BY_NAME, backend)
+    assert {each.name for each in BY_NAME if each not in kept} == left_out
 
 
 def test_native_is_a_strategy_where_the_template_has_tools() -> None:

@@ -6,6 +6,7 @@ after a character.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -177,3 +178,16 @@ def mutations(draw: st.DrawFn, text: str) -> str:
 
 
 __all__ = ["LETTERS", "classes", "expressions", "grammars", "literals", "mutations"]
+
+
+def unreachable_rules(text: str) -> set[str]:
+    """The rules of a GBNF text that its root does not reach, by the names outside its strings and classes."""
+    plain = re.sub(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]', " ", text)
+    rules = {
+        line.split(" ::= ")[0]: set(re.findall(r"[A-Za-z][A-Za-z0-9]*", line)) for line in plain.splitlines()
+    }
+    reached, pending = set[str](), {"root"}
+    while pending:
+        reached |= pending
+        pending = set[str]().union(*(rules[name] for name in pending)) - reached
+    return rules.keys() - reached

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.input_files import (
     SCHEMA_OPTION,
     compile_schema_file,
@@ -55,6 +56,11 @@ def compile_(
         typer.Option(min=1, help="Earlier step that from_step may refer to; repeatable."),
     ] = None,
     whitespace: WhitespaceOption = "default",
+    max_depth: Annotated[
+        int | None,
+        typer.Option(min=0),
+        "Depth below which values may be any JSON. Default: 4 for tools, no limit for a JSON Schema.",
+    ] = None,
     open_: Annotated[
         bool,
         typer.Option(
@@ -89,6 +95,7 @@ def compile_(
       gbnf compile --schema models.py:Person         one Python type
     """
     from gbnf import compile_pool, filter_pool
+    from gbnf.compiler.pool import MAX_DEPTH
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
 
@@ -107,7 +114,7 @@ def compile_(
                     "none of --query, --final-answer, --ask-user and --step"
                 )
             content = read_schema(schemas[0])
-            grammar = compile_schema_file(schemas[0], content, whitespace, closed=not open_)
+            grammar = compile_schema_file(schemas[0], content, whitespace, max_depth, closed=not open_)
             misspelt = tuple(misspelt_keywords("", content))
             if strict and misspelt:
                 raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")
@@ -116,7 +123,8 @@ def compile_(
             if query is not None:
                 from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
 
-                selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS)
+                providers = configured_providers()
+                selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=providers)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
             kept = [tool.name for tool in pool]
@@ -126,6 +134,7 @@ def compile_(
                 ask_user=ask_user,
                 steps=tuple(step or ()),
                 whitespace=whitespace,
+                max_depth=MAX_DEPTH if max_depth is None else max_depth,
                 strict=strict,
             )
     if json_:

@@ -7,6 +7,9 @@
     [run]                                      # for one command
     max-steps = 20
 
+    [providers]                                # of tools such as find_files_dropbox, for the pool filter
+    _dropbox = { names = ["dropbox"], places = ["in my dropbox"] }
+
 Keys are names of options without dashes in front; `_` may stand for `-`. Invariants: an option of the command
 line replaces that of the file, and one that names a model, or tools, replaces all that do; paths are relative
 to the file; an unknown key is an error; `--yes` cannot be set, since approval is a person's; a file of
@@ -18,9 +21,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -30,6 +35,9 @@ from gbnf_server.cli.python_source import python_target
 from gbnf_server.system.errors import InputError, SetupError
 from gbnf_server.system.folders import config_folder
 from gbnf_server.system.model_files import SMOLLM2
+
+if TYPE_CHECKING:
+    from gbnf.tools.providers import Provider
 
 CONFIG_VARIABLE = "GBNF_CONFIG"
 FILE_NAME = "gbnf.toml"
@@ -43,6 +51,8 @@ _OF_CLIENTS: dict[tuple[str, ...], frozenset[str]] = {("serve",): frozenset({"ap
 """Options that are about a command's own clients, so that no server replaces them."""
 _NAME_TOOLS = frozenset({"manifests", "tools", "mcp"})
 _NEVER = frozenset({"help", "version", "yes"})
+_providers: ContextVar[Mapping[str, Provider]] = ContextVar("_providers")
+"""Those of the configuration file of the running command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +95,24 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     Say which file it is, if it sets an option of the invoked command: it may name programs to run. Raises
     InputError for an invalid file.
     """
+    _providers.set({})
     path = find_config_file()
     if path is None:
         return
     given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
-    context.default_map = _ConfigReader(path).defaults(context.command, _overridden(given))
+    reader = _ConfigReader(path)
+    content = reader.content()
+    _providers.set(dict(reader.providers(content.pop("providers", {}))))
+    context.default_map = reader.defaults(content, context.command, _overridden(given))
     if context.invoked_subcommand in context.default_map:
         say(f"config: {path}")
+
+
+def configured_providers() -> Mapping[str, Provider]:
+    """Return the providers of the package and those of the configuration file, which replace equal ones."""
+    from gbnf.tools.providers import PROVIDERS
+
+    return {**PROVIDERS, **_providers.get({})}
 
 
 def _overridden(given: set[str]) -> frozenset[str]:
@@ -110,13 +131,13 @@ def _overridden(given: set[str]) -> frozenset[str]:
 class _ConfigReader:
     path: Path
 
-    def defaults(self, application: Any, overridden: frozenset[str]) -> dict[str, Any]:
+    def defaults(
+        self, content: Mapping[str, Any], application: Any, overridden: frozenset[str]
+    ) -> dict[str, Any]:
         """Return the defaults of each command, as click takes them."""
         commands = {path: _options(command) for path, command in _commands(application, ())}
         found: dict[str, Any] = {}
-        for setting in sorted(
-            self._settings(self._content(), (), commands), key=lambda one: len(one.commands)
-        ):
+        for setting in sorted(self._settings(content, (), commands), key=lambda one: len(one.commands)):
             inside = {
                 path: options for path, options in commands.items() if _is_below(path, setting.commands)
             }
@@ -132,13 +153,27 @@ class _ConfigReader:
                     values[option.name] = self._value(option, setting)
         return found
 
-    def _content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
+        """Return the tables of the file. Raises InputError."""
         try:
             return tomllib.loads(self.path.read_bytes().decode("utf-8-sig"))
         except OSError as error:
             raise InputError(f"{self.path} cannot be read: {error.strerror}.") from None
         except (ValueError, RecursionError) as error:  # no UTF-8, no TOML
             raise InputError(f"{self.path}: invalid TOML: {error}. See https://toml.io.") from None
+
+    def providers(self, table: Any) -> Iterator[tuple[str, Provider]]:
+        """Yield the suffix and the phrases of each provider. Raises InputError."""
+        for suffix, phrases in table.items() if isinstance(table, dict) else [("", table)]:
+            lists = phrases if isinstance(phrases, dict) else {"": phrases}
+            words = [*chain.from_iterable(one if isinstance(one, list) else [None] for one in lists.values())]
+            is_text = [isinstance(word, str) and bool(word.strip()) for word in words]
+            if not suffix or not words or not all(is_text) or not lists.keys() <= {"names", "places"}:
+                example = '_dropbox = { names = ["dropbox"], places = ["in my dropbox"] }'
+                self._fail(f"providers.{suffix}", f"must be as in {example}, got {phrases!r:.80}.")
+            from gbnf.tools.providers import Provider  # no command without providers waits for its imports
+
+            yield suffix, Provider(tuple(lists.get("names", ())), tuple(lists.get("places", ())))
 
     def _settings(
         self, content: Mapping[str, Any], inside: tuple[str, ...], commands: Iterable[tuple[str, ...]]

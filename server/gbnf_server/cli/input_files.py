@@ -138,12 +138,17 @@ def _json_content(path: Path) -> Any:
 
 
 def compile_schema_file(
-    file: str, schema: Mapping[str, Any] | bool, whitespace: Whitespace = "default", *, closed: bool
+    file: str,
+    schema: Mapping[str, Any] | bool,
+    whitespace: Whitespace = "default",
+    max_depth: int | None = None,
+    *,
+    closed: bool,
 ) -> Grammar:
     """Compile the schema of a file. Raises InputError with the file's name."""
     from gbnf import SchemaError, compile_schema
 
     try:
-        return compile_schema(schema, whitespace=whitespace, closed=closed)
+        return compile_schema(schema, whitespace=whitespace, max_depth=max_depth, closed=closed)
     except SchemaError as error:
         raise InputError(f"{source_name(file)}: {error}") from None

@@ -125,10 +125,12 @@ class RunLimits:
     language: Annotated[str, "Language of the tool descriptions; auto: that of the request."] = "auto"
     max_steps: Annotated[int, typer.Option(min=1), "Maximum steps of a run, including the answer."] = 12
     max_seconds: Annotated[float, typer.Option(min=0), "Maximum seconds of a run; 0 for no limit."] = 300
+    max_depth: Annotated[int, typer.Option(min=0), "Depth below which arguments may be any JSON."] = 4
     no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
         """Return the options of a planner, with `more` of its fields."""
+        from gbnf_server.cli.config import configured_providers
         from gbnf_server.planner import PlannerOptions
 
         sampling = sampling or SamplingOptions()
@@ -140,6 +142,8 @@ class RunLimits:
             seed=sampling.seed,
             language=self.language,
             hints=not self.no_hints,
+            max_depth=self.max_depth,
+            providers=configured_providers(),
             **more,
         )
 

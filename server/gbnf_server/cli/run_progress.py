@@ -22,6 +22,7 @@ from gbnf.tools.ranking import file_tools
 from gbnf.tools.request_values import names_kind_of_file
 from gbnf.tools.requested_texts import dictates
 from gbnf_server import planner
+from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
@@ -315,7 +316,9 @@ def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     if run.outcome != "answered" or done & writing or only_asks(run.query):
         return ""
     request = f"write {run.query}" if dictates(run.query) else run.query  # tools for it are not named "put"
-    asked = asked_for(pool, RunState(request, run.turn, run.started_at, steps=list(run.steps)))
+    providers = configured_providers()
+    state = RunState(request, run.turn, run.started_at, (), providers, steps=list(run.steps))
+    asked = asked_for(pool, state)
     if not (uncovered_values(request, ()) or names_kind_of_file(request)):
         asked = tuple(tool for tool in asked if tool not in file_tools(asked))
     return best_first(asked, request)[0].name if asked else ""

@@ -167,6 +167,7 @@ def serve(
                 evidence=evidence or "all",
                 call_format=call_format,
                 hints=not limits.no_hints,
+                max_depth=limits.max_depth,
             ),
             upstreams,
             model=_model_name(sources[0], upstreams),

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
 from gbnf.compiler.layout import PropertyOrder
-from gbnf.compiler.pool import CompiledTool, compile_tool, left_out_finding
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool, left_out_finding
 from gbnf.errors import clip
 from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
@@ -50,7 +50,7 @@ class Target:
     `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`. `is_small`: whether
     the model is asked first whether it means to call (`gbnf_server.backends.call_odds`), and is made to end
     (`gbnf_server.gateway.progress`). `in_text`: whether
-    calls are only requested, and read in any syntax.
+    calls are only requested, and read in any syntax. `max_depth`: see `gbnf.compile_pool`.
     """
 
     dialect: Dialect
@@ -60,6 +60,7 @@ class Target:
     takes_evidence: bool = False
     is_small: bool = False
     in_text: bool = False
+    max_depth: int = MAX_DEPTH
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
@@ -162,7 +163,7 @@ def _compile_parts(
     `native`: the format in which the calls are written. Raises HttpError if the target takes a grammar, and
     there are more rules than an engine takes.
     """
-    options, notation = part_options(native, order)
+    options, notation = part_options(native, order, target.max_depth)
     errors: dict[str, SchemaError] = {}
     rules = 0
     for tool in tools:
@@ -235,6 +236,7 @@ def _compile_calls(
     # a small model writes anything as the name of a call
     other_calls = not target.is_small or request.asks_for_json
     offered = Offered(tools, is_answer, parallel=parallel, property_order=order, other_calls=other_calls)
+    offered = replace(offered, max_depth=target.max_depth)
     for protocol in target.protocols(request):
         native = protocol.tool_format if isinstance(protocol, NativeCalls) else None
         yield from _compile_parts(offered.tools, target, native, order)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from gbnf import Tool
 from gbnf.calls.validation import validate_call
+from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import PlainText, TextCalls
@@ -67,7 +68,7 @@ class Engine(Answers):
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
     excluded, None for never. `evidence`: what of the conversation gets a bonus in the JSON calls of a model
     in this process (`gbnf.tools.evidence`). `call_format`: see `Target.of`. `hints`: help small models to
-    choose between a call and an answer, and to end.
+    choose between a call and an answer, and to end. `max_depth`: see `gbnf.compile_pool`.
     """
 
     def __init__(
@@ -79,9 +80,10 @@ class Engine(Answers):
         evidence: EvidenceUse = "all",
         call_format: GatewayCallFormat | None = None,
         hints: bool = True,
+        max_depth: int = MAX_DEPTH,
     ) -> None:
         self._retries, self._no_repeat, self._evidence = retries, no_repeat, evidence
-        self._call_format, self._hints = call_format, hints
+        self._call_format, self._hints, self._max_depth = call_format, hints, max_depth
         self._compiler = Compiler(timeout_s=compile_s)
 
     def close(self) -> None:
@@ -163,7 +165,8 @@ class Engine(Answers):
         try:
             info, length = await backend.facts()
             target = Target.of(info, backend.dialect, self._call_format)
-            target = replace(target, is_small=target.is_small and self._hints)
+            is_small = target.is_small and self._hints
+            target = replace(target, is_small=is_small, max_depth=self._max_depth)
         except errors.BackendError as error:
             raise _gateway_error(error, request) from error
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)

@@ -114,7 +114,7 @@ def plan(
     said = [message["content"] for message in history if message["role"] == "user"]
     if options.language == "auto":  # that of the first request, since the system message stays the same
         options = replace(options, language=request_language((*said, query)[0], tools))
-    state = RunState(query, turn, clock(), images, history=list(history), said=said)
+    state = RunState(query, turn, clock(), images, options.providers, history=list(history), said=said)
     state.calls.repeats_all = options.repeat_calls
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
     if options.is_small_native and options.filter:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Literal, Self, TypeAlias
 
 from gbnf.compiler.layout import PropertyOrder, Whitespace
+from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.field_lines import FieldLines
@@ -13,6 +15,7 @@ from gbnf.protocols.protocol import CallProtocol
 from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
 from gbnf.tools.evidence import EvidenceUse
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect
 from gbnf_server.backends.call_odds import is_small_native
@@ -81,12 +84,16 @@ class PlannerOptions:
             best, and `find_tools` for the others; None offers all. Beside those that the rules ask for. By
             default ("auto") at most `MAX_TOOLS`; for a model known to have fewer than `SMALL_MODEL`
             parameters at most `SMALL_MODEL_TOOLS`, and only those that fit nearly as well as the best.
+        providers: of variants of tools, for `filter_pool`: `{**PROVIDERS, "_acme": Provider(("acme",))}`
+            has one more than those of `gbnf.tools.providers`.
         ranker: says which tools fit best. It is called in the thread of the run; if it raises an error, the
             tools are ranked by BM25.
         evidence: what gets a bonus in the model's logits since the request supports it
             (`gbnf.tools.evidence`): in JSON calls of a model in this process, unless it was trained for its
             tools.
         property_order: of the objects in calls (`gbnf.compile_pool`).
+        max_depth: objects and arrays in arguments with more than this many around them may be any JSON in a
+            grammar, and are only validated (`gbnf.compile_pool`). Not for backends that take a JSON Schema.
         probabilities: have the steps tell how probable the values of their calls were.
         confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
@@ -118,8 +125,10 @@ class PlannerOptions:
     language: str = "auto"
     max_tools: int | Literal["auto"] | None = "auto"
     ranker: Ranker = BM25
+    providers: Mapping[str, Provider] = field(default_factory=PROVIDERS.copy)
     evidence: EvidenceUse = "all"
     property_order: PropertyOrder = "any"
+    max_depth: int = MAX_DEPTH
     probabilities: bool = False
     confirm_below: float = 0.0
     spans: bool = False
@@ -131,6 +140,8 @@ class PlannerOptions:
         for name in ("max_steps", "max_blocked", "max_tokens", "reasoning_budget"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.max_depth < 0:
+            raise ValueError(f"max_depth is {self.max_depth}; it must be at least 0")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise ValueError(f"max_seconds is {self.max_seconds}; it must be above 0, or None for no limit")
         if not 0 <= self.confirm_below <= 1:

@@ -26,6 +26,7 @@ from gbnf.tools.coverage import (
 )
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
+from gbnf.tools.providers import Provider
 from gbnf.tools.ranking import asking_words, common_words, file_readers, file_tools
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
@@ -255,7 +256,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     best = max(state.preference, key=state.preference.__getitem__, default="")
     chosen = best if state.choice.get(best, -inf) > SURE else ""
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
-    words = _asking_words(tools, request)
+    words = _asking_words(tools, request, tuple(state.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.preference:
         near = {*nearest(tools, state), *asked}
@@ -268,12 +269,14 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 
 
 @lru_cache(maxsize=32)
-def _asking_words(pool: tuple[Tool, ...], request: str) -> Mapping[Tool, frozenset[str]]:
+def _asking_words(
+    pool: tuple[Tool, ...], request: str, providers: tuple[tuple[str, Provider], ...]
+) -> Mapping[Tool, frozenset[str]]:
     """Return `asking_words` of the tools that the rules offer. A step needs them several times.
 
     What adds something to a file asks for the tools that write files.
     """
-    words = asking_words(request, filter_pool(pool, request).kept)
+    words = asking_words(request, filter_pool(pool, request, providers=dict(providers)).kept)
     return {tool: asking | {"add"} if _adds(tool, request) else asking for tool, asking in words.items()}
 
 
@@ -488,7 +491,7 @@ def asked_for(
     address is one, only by an address that no call has.
     """
     request, called = said(state), succeeded(state.steps)
-    words = _asking_words(pool, request)
+    words = _asking_words(pool, request, tuple(state.providers.items()))
     covered = frozenset[str]().union(*(words[tool] for tool in words if tool.name in called))
     left = " ".join(uncovered_values(request, calls_done(state)))
     return tuple(
@@ -565,7 +568,8 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
     """
     scores = choice_scores(tools, state, options)
     ranked = sorted(scores, key=lambda tool: -scores[tool])
-    if not ranked or scores[ranked[0]] <= 0 or not _asking_words(tools, said(state)).get(ranked[0]):
+    words = _asking_words(tools, said(state), tuple(state.providers.items()))
+    if not ranked or scores[ranked[0]] <= 0 or not words.get(ranked[0]):
         return {}
     if any(scores[tool] >= _FAR * scores[ranked[0]] for tool in ranked[1:]):
         return {}

@@ -10,6 +10,7 @@ from typing import Any
 
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
 from gbnf_server.planner.repeats import CallLog
@@ -23,6 +24,7 @@ class RunState:
     turn: str
     started_at: datetime
     images: tuple[Image, ...] = ()
+    providers: Mapping[str, Provider] = field(default_factory=PROVIDERS.copy)
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
     left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe

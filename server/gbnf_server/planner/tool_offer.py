@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from typing import Any
@@ -81,6 +81,7 @@ def select(
         return Selection(pool)
     request = said(state)
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
+    limits |= {"providers": options.providers}
     if options.margin and options.evidence != "none" and (is_done or not state.steps):
         limits |= {"margin": CLEAR, "best": 1}
     try:
@@ -202,6 +203,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     unaddressed = limited
+    uncompilable = partial(left_out, steps=refers_to, max_depth=options.max_depth)
     if options.is_small:
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written) for tool in limited)
@@ -211,9 +213,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         read_as = said(state), state.started_at.date(), options.date_order
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)
         # some type may need what its text does not have, such as two dates
-        limited = tuple(tool if left_out((each,), steps=refers_to) else each for tool, each in spans)
+        limited = tuple(tool if uncompilable((each,)) else each for tool, each in spans)
     has_fewer = bool(excluded) or limited != unaddressed
-    repetitions = {finding.tool for finding in left_out(limited, steps=refers_to)} if has_fewer else set()
+    repetitions = {finding.tool for finding in uncompilable(limited)} if has_fewer else set()
     repetitions |= {
         tool.name
         for tool in ready
@@ -235,6 +237,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             steps=refers_to,
             ask_user=options.ask_user,
             property_order=options.property_order,
+            max_depth=options.max_depth,
             other_calls=False,
         )
         only_text = is_small_native and possible == ending
@@ -383,6 +386,7 @@ def grammar_of_step(
         steps=started.refers_to,
         ask_user=ASK_USER.name in started.tools,
         property_order=options.property_order,
+        max_depth=options.max_depth,
         other_calls=False,
     )
     return options.protocol.constraint(offered)
@@ -392,7 +396,8 @@ def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
     """Return the tools without those that cannot be compiled; `state.left_out` says why."""
     if not options.protocol.is_constrained:
         return tools
-    findings = _not_in_joint_schema(tools) if options.dialect == "json_schema" else left_out(tools)
+    is_schema = options.dialect == "json_schema"
+    findings = _not_in_joint_schema(tools) if is_schema else left_out(tools, max_depth=options.max_depth)
     state.left_out |= {str(finding) for finding in findings}
     names = {finding.tool for finding in findings}
     if names and len(names) == len(tools):

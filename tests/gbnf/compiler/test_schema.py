@@ -15,6 +15,7 @@ from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
 from gbnf.grammar.ir import references
 from support.effort import scaled
+from support.grammars import unreachable_rules
 from support.oracle import accepts, engine
 from support.random_texts import generate
 from support.schemas import DOCUMENTS, SHALLOW, spelled
@@ -106,6 +107,7 @@ def test_the_engine_reads_the_text_and_only_a_schema_without_values_is_refused(s
     assert all(re.fullmatch(r"[a-z][A-Za-z0-9]*", name) for name in names)
     used = {name for expr in grammar.rules.productions.values() for name in references(expr)}
     assert set(names) - used <= {"root"}
+    assert not unreachable_rules(str(grammar))
 
 
 @settings(max_examples=scaled(40))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -17,6 +18,7 @@ from gbnf import Grammar, compile_pool
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.dialects import call_schema, schema_violation
+from gbnf.errors import GbnfError
 from gbnf.protocols.call_protocols import (
     MAX_REASONING_LENGTH,
     CallsInText,
@@ -34,8 +36,10 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
 from support.by_hand import ANSWER, NOW, POOL, call
 from support.effort import scaled
+from support.grammars import unreachable_rules
 from support.oracle import engine
-from support.tool_formats import FAMILIES
+from support.schemas import SCHEMAS
+from support.tool_formats import FAMILIES, Family
 
 TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
 PROTOCOLS: dict[str, CallProtocol] = {
@@ -53,6 +57,90 @@ PROTOCOLS: dict[str, CallProtocol] = {
 @cache
 def constraint_of(name: str) -> Grammar | Mapping[str, Any] | None:
     return PROTOCOLS[name].constraint(Offered(TOOLS))
+
+
+def nested(level: int, wrong_at: int | None = None) -> dict[str, Any]:
+    """Objects in objects, `level` of them inside the first; the one at `wrong_at` has no "x"."""
+    if wrong_at == 0:
+        return {"y": 0}
+    return {"x": "a" if level == 0 else nested(level - 1, None if wrong_at is None else wrong_at - 1)}
+
+
+def nested_schema(level: int) -> dict[str, Any]:
+    inner = {"type": "string"} if level == 0 else nested_schema(level - 1)
+    return {"type": "object", "properties": {"x": inner}, "required": ["x"]}
+
+
+def _json_call(arguments: dict[str, Any]) -> str:
+    return call("deep", **arguments)
+
+
+def _reasoned_call(arguments: dict[str, Any]) -> str:
+    return json.dumps({"thought": "so", "name": "deep", "arguments": arguments})
+
+
+def _native_call(family: Family, arguments: dict[str, Any]) -> str:
+    return family.write([("deep", arguments)])
+
+
+_BY_FORMAT: dict[str, tuple[CallProtocol, Callable[[dict[str, Any]], str]]] = {
+    "json": (JsonCalls(), _json_call),
+    "json with reasoning": (JsonCalls(reasoning_field=True), _reasoned_call),
+    "json in an answer": (JsonCalls(answers_by_call=False), _json_call),
+    **{
+        f"native {family.name}": (NativeCalls(family.form), partial(_native_call, family))
+        for family in FAMILIES
+    },
+}
+
+
+@pytest.mark.parametrize("name", _BY_FORMAT)
+@pytest.mark.parametrize("answer", [False, True])
+@settings(max_examples=scaled(12))
+@given(level=st.integers(0, 6), depth=st.integers(0, 7))
+def test_objects_are_constrained_down_to_the_depth(name: str, answer: bool, level: int, depth: int) -> None:
+    protocol, write = _BY_FORMAT[name]
+    tools = (Tool("deep", args=nested_schema(level)),)
+    offered = Offered(tools, answer, other_calls=False, max_depth=depth)
+    grammar = protocol.constraint(offered)
+    assert isinstance(grammar, Grammar)
+    texts = [write(nested(level)), *(write(nested(level, wrong_at)) for wrong_at in range(level + 1))]
+    valid, *verdicts = [verdict.complete for verdict in engine().match_many(grammar, texts)]
+    assert valid
+    assert verdicts == [wrong_at > depth for wrong_at in range(level + 1)]
+    reasons = {finding.reason for finding in grammar.report if finding.kind == "unenforced"}
+    assert reasons == ({f"nested deeper than max_depth={depth}"} if level > depth else set())
+
+
+@pytest.mark.parametrize("name", _BY_FORMAT)
+@settings(max_examples=scaled(15))
+@given(
+    bundled=st.lists(st.sampled_from(POOL), unique=True, max_size=6),
+    schemas=st.lists(SCHEMAS, max_size=2),
+    offered=st.builds(
+        Offered,
+        tools=st.just(()),
+        answer=st.booleans(),
+        parallel=st.booleans(),
+        steps=st.sampled_from([(), (1, 3)]),
+        ask_user=st.booleans(),
+        property_order=st.sampled_from(["any", "declared"]),
+        other_calls=st.booleans(),
+        max_depth=st.sampled_from([0, 4]),
+    ),
+)
+def test_a_grammar_has_only_rules_that_its_root_reaches(
+    name: str, bundled: list[Tool], schemas: list[Any], offered: Offered
+) -> None:
+    drawn = [
+        Tool(f"drawn_{number}", args={"type": "object", "properties": {"value": schema, "b": {}}})
+        for number, schema in enumerate(schemas)
+    ]
+    try:
+        grammar = _BY_FORMAT[name][0].constraint(replace(offered, tools=(*bundled, *drawn)))
+    except GbnfError:
+        assume(condition=False)  # there is no call
+    assert not unreachable_rules(str(grammar))
 
 
 def is_valid(call: Any, tools: tuple[Tool, ...]) -> bool:

@@ -91,6 +91,7 @@ def test_compile_for_a_request_as_json_keeps_the_tools_that_fit_best(gbnf: Gbnf)
         (["--ask-user"], "ask_user", True),
         (["--step", "1", "--step", "4"], "steps", (1, 4)),
         (["--whitespace", "compact"], "whitespace", "compact"),
+        (["--max-depth", "0"], "max_depth", 0),
     ],
 )
 def test_compile_options(gbnf: Gbnf, options: list[str], keyword: str, value: object) -> None:
@@ -409,6 +410,12 @@ def test_compile_a_schema(gbnf: Gbnf, schema: Path) -> None:
         assert result.out == str(compile_schema(SCHEMA, closed=True))
         assert result.err.splitlines()[0].endswith("bytes")
     assert gbnf("compile", schema, "--open").out == str(compile_schema(SCHEMA))
+    deep = {"items": {"items": {"items": {"items": {"items": {"items": {"enum": [0]}}}}}}}
+    schema.write_text(json.dumps(deep))
+    for depth in (0, 2, 5):
+        expected = compile_schema(deep, closed=True, max_depth=depth)
+        assert gbnf("compile", schema, "--max-depth", depth).out == str(expected)
+    assert gbnf("compile", schema).out == str(compile_schema(deep, closed=True))
 
 
 def test_a_misspelt_keyword_of_a_schema_is_a_finding(gbnf: Gbnf, schema: Path) -> None:

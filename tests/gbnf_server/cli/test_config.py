@@ -13,6 +13,7 @@ from gbnf_server.cli.errors import ExitCode
 from gbnf_server.system.errors import SetupError
 from support.command_line import Gbnf
 from support.models import make_model
+from support.server import completion, scripted
 from support.toys import make_tool
 
 
@@ -150,3 +151,71 @@ def test_doctor_says_which_file_is_used(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")
     found = {check["name"]: check["found"] for check in json.loads(gbnf("doctor", "--json").out)}
     assert found["configuration"] == str(project / "gbnf.toml")
+
+
+ACME = """
+[providers]
+_acme = { names = ["acme"], places = ["in my acme"] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("ping", ["ping"]),
+        ("ping on acme", ["ping", "ping_acme"]),
+        ("ping in my acme", ["ping_acme"]),
+        ("ping in notion", ["ping_notion"]),  # those of the package are there, too
+    ],
+)
+def test_a_provider_takes_one_line(gbnf: Gbnf, project: Path, query: str, kept: list[str]) -> None:
+    for provider in ("acme", "notion"):
+        make_tool(project / "tools", f"ping_{provider}", effect="write")
+    asked = ["compile", project / "tools", "--json", "--query", query]
+    without = json.loads(gbnf(*asked).out)["kept"]
+    assert "ping_acme" in without
+    (project / "gbnf.toml").write_text(ACME)
+    offered = json.loads(gbnf(*asked).out)["kept"]
+    assert offered == kept
+    with scripted(
+        completion=[completion('{"name": "final_answer", "arguments": {"message": "no"}}')]
+    ) as script:
+        run = gbnf("run", query, "--server", script.url, "--manifests", project / "tools", "--json")
+    [started] = [event for event in json.loads(run.out)["events"] if event["event"] == "step_started"]
+    assert set(started["tools"]) == {*offered, "final_answer"}
+    (project / "gbnf.toml").unlink()
+    assert json.loads(gbnf(*asked).out)["kept"] == without
+
+
+def test_a_tool_of_a_provider_that_nobody_named_is_not_left_undone(gbnf: Gbnf, project: Path) -> None:
+    make_tool(project / "tools", "pong_acme", effect="write")
+    (project / "gbnf.toml").write_text(ACME)
+    with scripted(
+        completion=[completion('{"name": "final_answer", "arguments": {"message": "no"}}')]
+    ) as script:
+        for query, code in (("pong", ExitCode.SUCCESS), ("pong on acme", ExitCode.FAILURE)):
+            run = gbnf("run", query, "--server", script.url, "--manifests", project / "tools")
+            assert run.code == code, run.err
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("providers = 1", "providers."),
+        ("[providers]\n'' = { names = ['a'] }", "providers."),
+        ("[providers]\n_acme = 'acme'", "providers._acme"),
+        ("[providers]\n_acme = {}", "providers._acme"),
+        ("[providers]\n_acme = { names = [] }", "providers._acme"),
+        ("[providers]\n_acme = { names = 'acme' }", "providers._acme"),
+        ("[providers]\n_acme = { names = ['acme', ' '] }", "providers._acme"),
+        ("[providers]\n_acme = { names = ['acme', 1] }", "providers._acme"),
+        ("[providers]\n_acme = { name = ['acme'] }", "providers._acme"),
+        ("[providers]\n_acme = { names = ['acme'], places = {} }", "providers._acme"),
+    ],
+)
+def test_a_provider_that_cannot_be_read(gbnf: Gbnf, project: Path, line: str, place: str) -> None:
+    (project / "gbnf.toml").write_text(line)
+    result = gbnf("manifests")
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    example = 'must be as in _dropbox = { names = ["dropbox"], places = ["in my dropbox"] }'
+    assert f"{project / 'gbnf.toml'}: {place}: {example}, got " in result.err

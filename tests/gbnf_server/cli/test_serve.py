@@ -14,7 +14,8 @@ import pytest
 
 from gbnf_server.system.model_files import has_smollm2
 from support.command_line import Gbnf
-from support.server import scripted
+from support.oracle import engine
+from support.server import completion, scripted
 
 GBNF = [sys.executable, "-m", "gbnf_server"]
 
@@ -79,6 +80,24 @@ def test_servers_that_answer_are_used_and_their_endpoints_passed_on(tmp_path: Pa
             process.communicate()
     assert f'gbnf_upstream_healthy{{upstream="llama-server at {script.url}"}} 1.0' in metrics
     assert 'gbnf_upstream_healthy{upstream="llama-server at http://127.0.0.1:1"} 0.0' in metrics
+
+
+@pytest.mark.slow
+def test_the_depth_of_arguments_holds_for_the_tools_of_clients(tmp_path: Path) -> None:
+    how = {"type": "object", "properties": {"level": {"enum": [1]}}, "required": ["level"]}
+    parameters = {"type": "object", "properties": {"how": how}, "required": ["how"]}
+    tools = [{"type": "function", "function": {"name": "play", "parameters": parameters}}]
+    with scripted(completion=[completion("")]) as script:
+        process, url = start(tmp_path, "--server", script.url, "--max-depth", "0")
+        try:
+            body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "tools": tools}
+            httpx.post(f"{url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
+        finally:
+            process.kill()
+            process.communicate()
+        [grammar, *_] = [body["grammar"] for path, body in script.asked if path == "/completion"]
+    call = '{"name": "play", "arguments": {"how": {"level": 2}}}'
+    assert engine().match(grammar, call).complete
 
 
 def test_keys_of_the_clients_stay_beside_another_server(

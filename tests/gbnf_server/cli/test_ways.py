@@ -88,6 +88,7 @@ def test_what_follows_a_double_dash_is_no_option(gbnf: Gbnf) -> None:
 
 def test_the_command_line_has_the_defaults_of_the_planner() -> None:
     assert PlanningOptions().planner_options(SamplingOptions()) == PlannerOptions()
+    assert PlanningOptions(max_depth=6).planner_options() == PlannerOptions(max_depth=6)
 
 
 def test_strategies_are_those_that_the_backend_supports(options: list[Any], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from gbnf import Grammar
 from gbnf.prompts.messages import Image
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
@@ -53,6 +54,7 @@ from support.gateway_answers import (
     text,
 )
 from support.models import make_model
+from support.oracle import engine
 from support.scripts import Script
 from support.server import require_llama_server
 from support.tool_formats import FAMILIES
@@ -349,7 +351,7 @@ class Recording(FakeBackend):
         return Completion('{"name": "play", "arguments": {"title": "Rhapsody"}}', "stop")
 
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        self.evidence = request.evidence
+        self.evidence, self.grammar = request.evidence, request.grammar
         return super().generate(request)
 
 
@@ -404,6 +406,18 @@ def test_calls_in_the_format_of_a_template_take_evidence_too() -> None:
     with suppress(HttpError):  # the answer is in another format
         answer(ask(tools=TOOLS), backend)
     assert backend.evidence is not None
+
+
+@pytest.mark.parametrize(("max_depth", "is_accepted"), [(0, True), (1, False)])
+def test_nested_arguments_are_constrained_down_to_the_depth(max_depth: int, is_accepted: bool) -> None:
+    nested = {"type": "object", "properties": {"level": {"enum": [1]}}}
+    tools = (function("play", ["title", "how"], title={"type": "string"}, how=nested),)
+    text = '{"name": "play", "arguments": {"title": "Rhapsody", "how": {"level": 2}}}'
+    backend = Recording()
+    with suppress(HttpError):  # the model ignores the grammar
+        answer(ask(tools=tools), backend, Engine(max_depth=max_depth))
+    assert isinstance(backend.grammar, Grammar)
+    assert engine().match(backend.grammar, text).complete == is_accepted
 
 
 def test_calls_are_written_in_the_format_that_is_asked_for() -> None:

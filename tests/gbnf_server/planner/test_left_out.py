@@ -40,3 +40,14 @@ def test_findings_of_tools_are_warnings() -> None:
     [typo] = load_tools({"name": "typo", "args": args})
     driven = drive_by_hand([typo], [completion(ANSWER)])
     assert driven.run.warnings == (str(typo.findings[0]),)
+
+
+@pytest.mark.parametrize(("max_depth", "is_offered"), [(4, True), (6, False)])
+def test_a_tool_is_compiled_down_to_the_depth_of_the_options(max_depth: int, is_offered: bool) -> None:
+    args = dict(IMPOSSIBLE.args)
+    for _ in range(6):
+        args = {"type": "object", "properties": {"x": args}, "required": ["x"]}
+    options = resolved(max_depth=max_depth)
+    driven = drive_by_hand([Tool("deep", args=args), FINE], [completion(ANSWER)], options=options)
+    [asked] = driven.of(CallModel)
+    assert ("deep" in str(asked.request.messages)) == ("deep" in str(asked.request.grammar)) == is_offered

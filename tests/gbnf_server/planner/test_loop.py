@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
@@ -12,6 +13,7 @@ from gbnf.calls import CALL_SYNTAXES, CallSyntaxName, ToolCall, render_tool_call
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.events import (
     AskApproval,
@@ -25,6 +27,11 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
+from gbnf_server.planner.fingerprints import digest, options_identity
+from gbnf_server.planner.options import PlannerOptions
+from gbnf_server.planner.progress import asked_for
+from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ContextOverflowError,
@@ -34,6 +41,7 @@ from gbnf_server.system.errors import (
 )
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.oracle import engine
+from support.tool_formats import FAMILIES, Family
 
 
 def drive(*texts: str | Completion | GbnfError, **given: Any) -> Driven:
@@ -413,3 +421,64 @@ def test_a_truncated_text_and_the_error_that_it_gets_are_no_answers() -> None:
     driven = drive(completion("The weather is", finish="length"), error, "It is sunny.", options=options)
     assert [event.refusal for event in driven.of(CallBlocked)] == ["truncated", "invalid"]
     assert driven.run.answer == "It is sunny."
+
+
+@pytest.mark.parametrize("family", [None, *FAMILIES[::4]])  # each is tested by itself
+@pytest.mark.parametrize("max_depth", [0, 4, 5])
+def test_nested_arguments_are_constrained_down_to_the_depth(family: Family | None, max_depth: int) -> None:
+    args: dict[str, Any] = {"type": "string"}
+    arguments: Any = 0  # no string
+    for _ in range(6):
+        args = {"type": "object", "properties": {"x": args}, "required": ["x"]}
+        arguments = {"x": arguments}
+    options = resolved(max_depth=max_depth)
+    if family is not None:
+        options = replace(options, call_format="native", tool_format=family.form)
+    driven = drive_by_hand([Tool("deep", args=args)], [completion(ANSWER)], options=options)
+    text = call("deep", **arguments) if family is None else family.write([("deep", arguments)])
+    assert engine().match(driven.grammars[0], text).complete == (max_depth < 5)
+    [started] = driven.of(StepStarted)
+    again = grammar_of_step(started, {"deep": Tool("deep", args=args)}, options)
+    assert str(again) == str(driven.grammars[0])
+
+
+def test_a_negative_depth_is_an_error() -> None:
+    with pytest.raises(ValueError, match="max_depth is -1; it must be at least 0"):
+        PlannerOptions(max_depth=-1)
+
+
+def variants(*names: str) -> tuple[Tool, ...]:
+    return tuple(
+        Tool.from_mapping(
+            {"name": name, "description": "Find files.", "args": {}, "run": {"effect": "write"}}
+        )
+        for name in names
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("find my notes in my acme", {"find_files_acme"}),
+        ("find my notes on Acme", {"find_files", "find_files_acme"}),
+        ("find my notes", {"find_files"}),
+        ("find my notes in notion", {"find_files", "find_files_notion"}),
+    ],
+)
+def test_variants_of_a_provider_of_the_options_are_offered_as_those_of_the_package(
+    query: str, offered: set[str]
+) -> None:
+    pool = variants("find_files", "find_files_acme", "find_files_notion")
+    providers = {**PROVIDERS, "_acme": Provider(("acme",), ("in my acme",))}
+    providers["_notion"] = Provider(("notion",))  # by itself no place
+    driven = drive_by_hand(pool, [completion(ANSWER)], query=query, options=resolved(providers=providers))
+    [started] = driven.of(StepStarted)
+    assert set(started.tools) - {"final_answer"} == offered
+    state = RunState(query, "turn-1", datetime.now(UTC), providers=providers)
+    assert {tool.name for tool in asked_for(pool, state)} == offered
+
+
+def test_other_providers_are_another_run() -> None:
+    few = {"_acme": Provider(("acme",))}
+    identities = [options_identity(resolved(**given)) for given in ({}, {"providers": few}, {"max_depth": 2})]
+    assert len({digest(identity) for identity in identities}) == 3

@@ -15,6 +15,7 @@ from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
 from gbnf.tools.pool_filter import filter_pool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.call_odds import (
     LEAST_CALL_ODDS,
@@ -71,6 +72,25 @@ def test_a_tool_without_an_affinity_may_be_meant_by_any_request() -> None:
     for query in ("what is it like in Paris?", "hello"):
         driven = drive_by_hand([weather], [completion("Well.")], query=query, options=resolved(**SMALL))
         assert "weather" in driven.of(StepStarted)[0].tools
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("find the csv files in measurements and sort them", "final_answer"),
+        ("find the csv files in measurements and sort them on acme", "sort_acme"),
+    ],
+)
+def test_a_variant_is_left_to_do_only_if_its_provider_is_named(query: str, left: str) -> None:
+    variant = Tool.from_mapping({
+        "name": "sort_acme", "description": "Sort.", "affinity": ["sort"], "args": {},
+        "run": {"effect": "write"},
+    })  # fmt: skip
+    call = {"name": "find_files", "arguments": {"base_path": "measurements", "pattern": "*.csv"}}
+    options = resolved(**SMALL, providers={**PROVIDERS, "_acme": Provider(("acme",))})
+    texts = [completion(written(call)), completion("These.")]
+    driven = drive_by_hand((*BUNDLED, variant), texts, query=query, options=options)
+    assert driven.of(StepStarted)[1].tools == (left,)
 
 
 @pytest.mark.parametrize(
