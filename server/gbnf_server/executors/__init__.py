@@ -22,6 +22,7 @@ from gbnf_server.executors.context import Context
 from gbnf_server.executors.executed_files import is_executed_name
 from gbnf_server.executors.journal import Journal, MakeFolder, Trash, Write
 from gbnf_server.executors.person import (
+    NOBODY_ANSWERS,
     AbsentPerson,
     Field,
     FieldKind,
@@ -39,6 +40,7 @@ from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 
 __all__ = [
     "MAX_DEPTH",
+    "NOBODY_ANSWERS",
     "STATE_FOLDER",
     "AbsentPerson",
     "Context",

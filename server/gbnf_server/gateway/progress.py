@@ -24,7 +24,6 @@ from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.progress import calls_done, has_nothing_new, next_tools, seems_done
 from gbnf_server.planner.run_state import RunState
 
@@ -69,14 +68,14 @@ class Turn:
 
         They take no more values than the request has left.
         """
-        values = uncovered_values(self.state.query, calls_done(self.state))
+        done = calls_done(self.state)
+        values, called = uncovered_values(self.state.query, done), {call["name"] for call in done}
         if not any(map(names_file, values)):
             return ()
         return tuple(
             tool
             for tool in file_tools(self.tools)
-            if tool.name not in succeeded(self.state.steps)
-            and 0 < len(tool.model_args().get("required", ())) <= len(values)
+            if tool.name not in called and 0 < len(tool.model_args().get("required", ())) <= len(values)
         )
 
     def has_ended(self, answered: Answered) -> bool:

@@ -33,8 +33,7 @@ from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
-from gbnf_server.executors import MAX_DEPTH, too_deep
-from gbnf_server.executors.person import NOBODY_ANSWERS
+from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.call_checks import (
     AcceptedCall,
