@@ -30,7 +30,7 @@ from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
-from gbnf.protocols.readers import looks_like_call
+from gbnf.protocols.readers import begins_call, looks_like_call
 from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import argument_values
@@ -219,6 +219,10 @@ def check_call(
         if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
             raise CallRefusedError(
                 "unparsed", "the text is a call that is not possible now; make another call, or answer"
+            )
+        if begins_call(message):
+            raise CallRefusedError(
+                "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
             )
         if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
             raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")

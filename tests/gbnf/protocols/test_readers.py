@@ -22,6 +22,7 @@ from gbnf.protocols.readers import (
     SpokenText,
     TextCalls,
     WholeJsonCall,
+    begins_call,
     union,
 )
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta, detect
@@ -147,6 +148,51 @@ def test_what_names_no_offered_tool_is_text_and_unchanged(written: str, size: in
         deltas = [d for at in range(0, len(written), size) for d in reader.feed(written[at : at + size])]
         deltas += reader.close()
         assert (text(deltas).rstrip(), calls(deltas)) == (written.rstrip(), [])
+
+
+BROKEN = (
+    '{"tool_calls":[[[',
+    '{"toolCalls": [{"nam": "go"',
+    '{"data": {"tool_calls": {}}}',
+    '```json\n{"function_call": {"nam": "go"\n```',
+    "{:tool_calls [{:name go}]}",
+    '{:name "go" :arguments {:x y}}',
+)
+
+
+@pytest.mark.parametrize("written", BROKEN)
+def test_what_begins_like_a_call_is_never_text(written: str) -> None:
+    assert begins_call(written)
+    for size in (1, 4, 99):
+        reader = TextCalls(TOOLS, parallel=False)
+        for at in range(0, len(written), size):
+            assert reader.feed(written[at : at + size]) == []
+        with pytest.raises(AnswerNotAllowedError):
+            reader.close()
+    reader = TextCalls(TOOLS, parallel=False, optional=True)
+    assert text([*reader.feed(written), *reader.close()]) == written  # where a grammar may have all texts
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "tool_calls are lists.",
+        '{"name": "Marta", "arguments": {}}',
+        '{:name "Marta" :age 3}',
+        '{"tools": [{"name": "go"}]}',
+        '{"calls": 3, "tool_calls": 4}',
+        'Write {"tool_calls": [ to begin.',
+    ],
+)
+def test_other_texts_do_not_begin_like_a_call(written: str) -> None:
+    assert not begins_call(written)
+    reader = TextCalls(TOOLS, parallel=False)
+    assert text([*reader.feed(written), *reader.close()]) == written
+
+
+@given(st.lists(PARTS, min_size=1, max_size=3).map("".join))
+def test_json_that_was_asked_for_does_not_begin_like_a_call(written: str) -> None:
+    assert not begins_call(written)
 
 
 @pytest.mark.parametrize(
