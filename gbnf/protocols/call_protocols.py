@@ -31,7 +31,14 @@ from gbnf.protocols.protocol import (
     UnreadableCallError,
     for_template,
 )
-from gbnf.protocols.readers import REASONING_KEY, AnswerReader, FinalAnswerText, TextCalls, WholeJsonCall
+from gbnf.protocols.readers import (
+    REASONING_KEY,
+    AnswerInText,
+    AnswerReader,
+    FinalAnswerText,
+    TextCalls,
+    WholeJsonCall,
+)
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ToolFormat, text_calls
 from gbnf.tool_formats.streaming import TextCallDeltas
@@ -94,8 +101,9 @@ class NativeCalls(CallProtocol):
         in_prose = not offered.other_calls
         return self.tool_format.stream(offered.tools, reasoning=self.reasons_first, in_prose=in_prose)
 
-    def answer_reader(self) -> AnswerReader:
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader of an answer in which one call is made."""
+        del tools
         return super().answer_reader() if self.answers_by_call else self.reader(Offered(()))
 
     def read(
@@ -233,6 +241,10 @@ class CallsInText(CallProtocol):
         """Return a reader of the calls in a text, and of the text around them."""
         return TextCalls(offered.tools, required=not offered.answer, parallel=offered.parallel)
 
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
+        """Return a reader of an answer in which one call is made: of the prose before it, too."""
+        return AnswerInText(tools)
+
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
@@ -272,7 +284,7 @@ class CallsInText(CallProtocol):
         repaired = repair_call(call, tools, steps=steps)
         repairs += [str(coercion) for coercion in repaired.coercions]
         kept = {REASONING_KEY: reasoning} if reasoning else {}
-        return ParsedCall(kept | dict(repaired.call), "", tuple(repairs))
+        return ParsedCall(kept | dict(repaired.call), "", tuple(repairs), step.preface)
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call in the requested syntax."""

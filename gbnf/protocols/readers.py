@@ -111,6 +111,25 @@ class FinalAnswerText(StringMember):
         super().__init__(_MESSAGE)
 
 
+class AnswerInText(AnswerReader):
+    """The answer in a text where calls are text: its prose up to a call, or the message of a `final_answer`.
+
+    Spaces at the beginning and at the end do not belong to it. Whether a call follows is not known.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._stream, self._message = CallStream(tools), FinalAnswerText()
+        self._spaces, self._begun = "", False
+
+    def feed(self, chunk: str) -> list[Delta]:
+        """Add the next characters; return those that are no call whatever follows."""
+        prose = self._spaces + self._stream.feed(chunk)
+        text = prose.rstrip() if self._begun else prose.strip()
+        self._spaces = prose[len(prose.rstrip()) :]
+        self._begun = self._begun or bool(text)
+        return [TextDelta(text)] if text else [] if self._begun else self._message.feed(chunk)
+
+
 class SpokenText(AnswerReader):
     """A text that is an answer, unless it begins like a call: then nothing of it is."""
 

@@ -239,17 +239,16 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
     if prose.strip():
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
     index = next(index for index, each in enumerate(spoken) if chosen in each.written)
-    inside_prose = _says(text, spoken[:index]) and _says(text, spoken[index:])
-    return ToolCalls(
-        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), inside_prose
-    )
+    preface, after = _prose(text, spoken[:index]), _prose(text, spoken[index:])
+    notes_and_prose = tuple(notes), bool(preface and after), preface
+    return ToolCalls(tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, *notes_and_prose)
 
 
 _names = lru_cache(maxsize=64)(ToolNames)
 
 
-def _says(text: str, segments: Sequence[Segment]) -> bool:
-    return any(each.kind == "text" and text[each.start : each.end].strip() for each in segments)
+def _prose(text: str, segments: Sequence[Segment]) -> str:
+    return "".join(text[each.start : each.end] for each in segments if each.kind == "text").strip()
 
 
 def resolve_call(
