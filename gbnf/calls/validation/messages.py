@@ -67,8 +67,8 @@ def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[s
                 pass  # a consequence of the other error: a branch that fails declares nothing
             case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
                 others += _unknown(error, tool, root)
-            case _ if names := _exclusive(error):
-                others.append(f"tool '{tool}'{f', in {path_text(path)!r}' if path else ''}: give {names}")
+            case _ if exclusive := _exclusive(error):
+                others.append(f"tool '{tool}'{f', in {path_text(path)!r}' if path else ''}: give {exclusive}")
             case _:
                 others.append(f"{_subject(path, tool)} {_requirement(error, root)}")
     firsts = [

@@ -391,7 +391,8 @@ WORDS = {"type": "string"}
     ],
 )  # fmt: skip
 def test_nearest_keys(names: str, required: str, arguments: Any, after: Any) -> None:
-    one = tool("one", tuple(required.split()), **dict.fromkeys(names.split(), WORDS))
+    properties: dict[str, Any] = dict.fromkeys(names.split(), WORDS)
+    one = tool("one", tuple(required.split()), **properties)
     found = repair_call({"name": "one", "arguments": arguments}, [one])
     assert found.ok == (after is not None)
     assert found.call["arguments"] == (arguments if after is None else after)
