@@ -240,8 +240,10 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
     index = next(index for index, each in enumerate(spoken) if chosen in each.written)
     preface, after = _prose(text, spoken[:index]), _prose(text, spoken[index:])
-    notes_and_prose = tuple(notes), bool(preface and after), preface
-    return ToolCalls(tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, *notes_and_prose)
+    around = bool(preface and after), preface
+    return ToolCalls(
+        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), *around
+    )
 
 
 _names = lru_cache(maxsize=64)(ToolNames)

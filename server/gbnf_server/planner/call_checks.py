@@ -357,12 +357,8 @@ def _is_data(message: str, state: RunState) -> bool:
         return False
     results = [step.result for step in state.steps if step.result is not None]
     (own, values), (containers, known) = _parts([data]), _parts(results)
-    return (
-        data in containers
-        or any(each and each in results for each in own)
-        or bool(values)
-        and values <= known
-    )
+    has_result = data in containers or any(each and each in results for each in own)
+    return has_result or (bool(values) and values <= known)
 
 
 def _parts(value: list[Any]) -> tuple[list[Any], set[Any]]:
