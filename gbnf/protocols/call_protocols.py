@@ -31,7 +31,14 @@ from gbnf.protocols.protocol import (
     UnreadableCallError,
     for_template,
 )
-from gbnf.protocols.readers import REASONING_KEY, AnswerReader, FinalAnswerText, TextCalls, WholeJsonCall
+from gbnf.protocols.readers import (
+    REASONING_KEY,
+    AnswerInText,
+    AnswerReader,
+    FinalAnswerText,
+    TextCalls,
+    WholeJsonCall,
+)
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ToolFormat, text_calls
 from gbnf.tool_formats.streaming import TextCallDeltas
@@ -95,8 +102,9 @@ class NativeCalls(CallProtocol):
         in_prose = not offered.other_calls
         return self.tool_format.stream(offered.tools, reasoning=self.reasons_first, in_prose=in_prose)
 
-    def answer_reader(self) -> AnswerReader:
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader of an answer in which one call is made."""
+        del tools
         return super().answer_reader() if self.answers_by_call else self.reader(Offered(()))
 
     def read(
@@ -236,6 +244,10 @@ class CallsInText(CallProtocol):
         """Return a reader of the calls in a text, and of the text around them."""
         return TextCalls(offered.tools, required=not offered.answer, parallel=offered.parallel)
 
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
+        """Return a reader of an answer in which one call is made: of the prose before it, too."""
+        return AnswerInText(tools)
+
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
@@ -272,7 +284,7 @@ class CallsInText(CallProtocol):
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
         repaired = self.repaired(call, tools, steps)
         kept = {REASONING_KEY: reasoning} if reasoning else {}
-        return ParsedCall(kept | repaired.call, "", (*repairs, *repaired.repairs))
+        return ParsedCall(kept | repaired.call, "", (*repairs, *repaired.repairs), step.preface)
 
     def repaired(
         self, call: Mapping[str, Any] | ToolCall, tools: Sequence[Tool], steps: Sequence[int]

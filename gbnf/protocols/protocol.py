@@ -142,11 +142,15 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """What a text says. `call`: a JSON value, not validated; `repairs`: changes that reading it took."""
+    """What a text says. `call`: a JSON value, not validated; `repairs`: changes that reading it took.
+
+    `preface`: the prose before the call.
+    """
 
     call: Any
     reasoning: str = ""
     repairs: tuple[str, ...] = ()
+    preface: str = ""
 
 
 class CallProtocol(ABC):
@@ -195,8 +199,12 @@ class CallProtocol(ABC):
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls and the text of an answer."""
 
-    def answer_reader(self) -> AnswerReader:
-        """Return a reader of an answer in which one call is made: its text is that of the final answer."""
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
+        """Return a reader of an answer in which one call is made: its text is that of the final answer.
+
+        `tools`: those that were described to the model.
+        """
+        del tools
         return FinalAnswerText()
 
     def read(

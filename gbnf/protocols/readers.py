@@ -39,6 +39,12 @@ _WHOLE = re.compile(
 """The complete characters of a JSON string."""
 _CALL_LIKE = re.compile(r"\W{0,8}?(?:\{|\[\s*\{|<\w)")
 """Plain text does not begin like that, but malformed calls do."""
+_BROKEN_CALL = re.compile(
+    r"""\W{0,8}?(?:`{3}\w*\s*)?\[?\s*\{[\s"':]{0,8}(?:\w+["']?\s*:?\s*\{[\s"':]{0,8})?"""
+    r"""(?:(?:tool|function)[_-]?calls?\b["']?\s*:?\s*[\[{]|name\s+"[^"]*",?\s*:(?:arg|param|input)\w*\s)""",
+    re.IGNORECASE,
+)
+"""What begins a call and has no other meaning; a bare call in JSON may be what is asked for."""
 
 
 class AnswerReader(Protocol):
@@ -64,6 +70,11 @@ class PlainText(AnswerReader):
 def looks_like_call(text: str) -> bool:
     """Return whether a text begins like a call, malformed or not, or with brackets as JSON escapes them."""
     return _CALL_LIKE.match(text.replace("\\u003c", "<")) is not None
+
+
+def begins_call(text: str) -> bool:
+    """Return whether a text in which no call is read begins like one, and like nothing else."""
+    return _BROKEN_CALL.match(text) is not None
 
 
 class StringMember(AnswerReader):
@@ -98,6 +109,25 @@ class FinalAnswerText(StringMember):
 
     def __init__(self) -> None:
         super().__init__(_MESSAGE)
+
+
+class AnswerInText(AnswerReader):
+    """The answer in a text where calls are text: its prose up to a call, or the message of a `final_answer`.
+
+    Spaces at the beginning and at the end do not belong to it. Whether a call follows is not known.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._stream, self._message = CallStream(tools), FinalAnswerText()
+        self._spaces, self._begun = "", False
+
+    def feed(self, chunk: str) -> list[Delta]:
+        """Add the next characters; return those that are no call whatever follows."""
+        prose = self._spaces + self._stream.feed(chunk)
+        text = prose.rstrip() if self._begun else prose.strip()
+        self._spaces = prose[len(prose.rstrip()) :]
+        self._begun = self._begun or bool(text)
+        return [TextDelta(text)] if text else [] if self._begun else self._message.feed(chunk)
 
 
 class SpokenText(AnswerReader):
@@ -153,7 +183,8 @@ class TextCalls:
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest.
 
-        Raises AnswerNotAllowedError for an invalid call, unless `optional`, and without a call if `required`.
+        Raises AnswerNotAllowedError for an invalid or broken call, unless `optional`, and without a call if
+        `required`.
         """
         result = self._stream.close()
         shown, text = self._stream.shown, result.content
@@ -169,6 +200,8 @@ class TextCalls:
             calls = tuple(call for call in result.calls if not call.truncated)
             if self._optional:
                 calls = tuple({f"{call.name} {call_text(call.arguments)}": call for call in calls}.values())
+        elif begins_call(text) and not (self._optional or truncated):
+            raise AnswerNotAllowedError("its answer begins like a call, and none can be read")
         if self._required and not (calls or truncated):
             raise AnswerNotAllowedError("it takes none, and its answer has no call of the tools")
         for index, call in enumerate(calls if self._parallel else calls[:1]):

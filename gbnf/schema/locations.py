@@ -82,6 +82,21 @@ class Location:
         """The properties that some of the objects must have."""
         return frozenset(name for shape in self._objects for name in shape.required)
 
+    @property
+    def always_required(self) -> frozenset[str]:
+        """The properties that each of the objects must have."""
+        return self.required.intersection(*(shape.required for shape in self._objects))
+
+    @property
+    def choices(self) -> tuple[tuple[Any, ...], ...]:
+        """The schemas of the location: a value must be valid by each of one of these tuples."""
+        return tuple(tuple(schema.raw for schema in choice) for choice in self._choices)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a schema of the location has a default."""
+        return any(isinstance(schema, dict) and "default" in schema for schema in chain(*self.choices))
+
     def knows(self, name: str) -> bool:
         """Return whether a property is declared, or an object may have it; True if there are no objects."""
         listed = (value for one in self._sets for value in one.values)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -332,3 +333,18 @@ class _Reader:
             items.append(self.value("", nested.items, inner))
         self.expect(nested.array_end + after)
         return items
+
+
+def edn(value: Any, space: str = " ") -> str:
+    """Return a value as EDN, keys that are words as keywords."""
+    match value:
+        case dict():
+            keys = (f":{key}" if re.fullmatch(r"[A-Za-z][\w-]*", key) else edn(key) for key in value)
+            members = zip(keys, value.values(), strict=True)
+            return f"{{{space.join(f'{key} {edn(member, space)}' for key, member in members)}}}"
+        case list():
+            return f"[{space.join(edn(member, space) for member in value)}]"
+        case None:
+            return "nil"
+        case _:
+            return json.dumps(value, ensure_ascii=False)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
 from gbnf.calls.parsing.readers import TRUNCATED, ParsedSpan
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
-from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.calls.parsing.tool_names import ToolNames, fold
 from gbnf.strict_json import InvalidJsonError, parse_json
 
 NAME_KEYS = ("name", "tool", "function", "tool_name", "action")
@@ -24,7 +24,7 @@ ARGUMENT_KEYS = (
     "tool_input",
     "action_input",
 )
-_WRAPPERS = ("tool_call", "function_call")
+_WRAPPERS = ("tool_call", "function_call", "toolCall", "functionCall")
 _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
 _SENTINEL = "\0cut"
 _NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
@@ -48,16 +48,22 @@ class CallObject(NamedTuple):
 def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
     """Return the calls that a JSON value consists of, None if it is not a call."""
     match value:
-        case {"tool_calls": list(members)} if members:
-            found = _all(members, names)
-            return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
         case list() if value:
             return _all(value, names)
         case dict():
-            entry = _entry(value, names)
-            return None if entry is None else [entry]
+            if not (members := _tool_calls(value)) and (entry := _entry(value, names)) is not None:
+                return [entry]
+            inner = (_tool_calls(member) for member in value.values() if isinstance(member, dict))
+            found = _all(members or next(filter(None, inner), []), names)
+            return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
         case _:
             return None
+
+
+def _tool_calls(value: Mapping[str, Any]) -> list[Any]:
+    """Return the list of calls in an object: of `tool_calls`, `toolCalls` or `tool-calls`."""
+    lists = (each for key, each in value.items() if fold(key) == "toolcalls" and isinstance(each, list))
+    return next(lists, [])
 
 
 def read_body(

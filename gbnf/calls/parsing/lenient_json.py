@@ -37,6 +37,8 @@ _CONSTANTS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 _PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|N\{|a(?![a-zA-Z])))")
 _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(['’”])|\\|(?=")""")
 _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\[^\\]\S*")
+_EDN = re.compile(r"[\s\[]*\{\s*:[A-Za-z]")  # a map whose first key is a keyword
+_EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]"]|[^\s,{}\[\]"]+', re.DOTALL)
 
 
 class Extent(NamedTuple):
@@ -82,6 +84,9 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
     except InvalidJsonError as error:
         if error.kind in _NOT_REPAIRED:
             raise
+    if _EDN.match(text) and len(text) <= REPAIR_LIMIT:
+        value = parse_json(_edn_as_json(text), control_characters=True)
+        return Loaded(value, (Repair("json", "read it as EDN"),))
     try:
         value = parse_json(text, control_characters=True)
     except InvalidJsonError as error:
@@ -89,6 +94,25 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
             raise
         return _repaired(text, truncated)
     return Loaded(value, (Repair("json", "allowed control characters inside a string"),))
+
+
+def _edn_as_json(text: str) -> str:
+    """Return EDN as JSON: maps, vectors, keywords (as their names), strings, numbers, booleans and nil.
+
+    Anything else in it, such as a symbol, is no JSON either.
+    """
+    parts: list[str] = []
+    opened = [("", 0)]  # the brackets that are open, and the number of values in each
+    for token in _EDN_TOKEN.findall(text):
+        if token in _PAIRS:
+            opened = opened[:-1] or opened
+        else:
+            bracket, count = opened.pop()
+            parts.append((":" if bracket == "{" and count % 2 else ",") if count else "")
+            opened += [(bracket, count + 1), *([(token, 0)] if token in CLOSERS else [])]
+        is_keyword = token[:1] == ":" and len(token) > 1
+        parts.append(json.dumps(token[1:]) if is_keyword else {"nil": "null"}.get(token, token))
+    return "".join(parts)
 
 
 def load_complete(text: str) -> Any:

@@ -30,7 +30,9 @@ from gbnf.strict_json import InvalidJsonError
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings of blocks that are calls."""
 
-FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>{'|'.join(TOOL_FENCES)})[ \t]*\r?$")
+FENCE = pattern(
+    rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>{'|'.join(TOOL_FENCES)})(?:[ \t]+(?P<name>{NAME}))?[ \t]*\r?$"
+)
 
 _HEAD = re.compile(rf"[ \t`*]*({LOOSE_NAME})[ \t`*:]*\r?")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
@@ -69,14 +71,19 @@ def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[s
 
 
 def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-    """Parse a block's calls in any syntax, or its first line as a name and the others as arguments."""
+    """Parse a block's calls in any syntax, or a name and arguments below it.
+
+    The name is behind the info string or on the first line.
+    """
     body, end, closed = enclosed(text, match, keyed=True)
-    inner = context.only_calls(body)
+    named = match["name"] is not None and context.names.find(match["name"]) is not None
+    inner = None if named else context.only_calls(body)
     if inner is not None:
         note = () if closed else (Repair("wrapper", "the code block is not closed"),)
         written = (replace(call, syntax="fenced").noted(*note) for call in inner)
         return ParsedSpan(end, tuple(written), closed)
-    first, _, rest = body.strip("\n").partition("\n")
+    body = body.strip("\n") if match["name"] is None else f"{match['name']}\n{body}"
+    first, _, rest = body.partition("\n")
     head = _HEAD.fullmatch(first)
     if head is None:
         return ParsedSpan(end, closed=closed)

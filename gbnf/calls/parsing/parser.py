@@ -31,7 +31,8 @@ from gbnf.tools import Tool
 
 #: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(
-    {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
+    {"", "json", "jsonc", "json5", "edn", "javascript", "js", "python", "py", "yaml", "yml", "xml"}
+    | {"text", "txt"}
 )
 _DEPTH = 2  # of nested blocks
 _MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched
@@ -238,17 +239,18 @@ def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> 
     if prose.strip():
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
     index = next(index for index, each in enumerate(spoken) if chosen in each.written)
-    inside_prose = _says(text, spoken[:index]) and _says(text, spoken[index:])
+    preface, after = _prose(text, spoken[:index]), _prose(text, spoken[index:])
+    around = bool(preface and after), preface
     return ToolCalls(
-        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), inside_prose
+        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), *around
     )
 
 
 _names = lru_cache(maxsize=64)(ToolNames)
 
 
-def _says(text: str, segments: Sequence[Segment]) -> bool:
-    return any(each.kind == "text" and text[each.start : each.end].strip() for each in segments)
+def _prose(text: str, segments: Sequence[Segment]) -> str:
+    return "".join(text[each.start : each.end] for each in segments if each.kind == "text").strip()
 
 
 def resolve_call(

@@ -76,9 +76,10 @@ class InvalidToolCall:
 class ToolCalls:
     """The calls of a text, in order, all in `syntax`. `calls` or `invalid` has at least one.
 
-    `content` is the prose around them, without whitespace at its end, `inside_prose` whether there is some
-    both before and after the first, `reasoning` the text between reasoning tags. If the token limit ended a
-    text with a call inside prose, the call may be part of the model's reasoning, whose end tag is missing.
+    `content` is the prose around them, without whitespace at its end, `preface` that before the first,
+    `inside_prose` whether there is some both before and after it, `reasoning` the text between reasoning
+    tags. If the token limit ended a text with a call inside prose, the call may be part of the model's
+    reasoning, whose end tag is missing.
     """
 
     calls: tuple[ToolCall, ...]
@@ -88,6 +89,7 @@ class ToolCalls:
     reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
     inside_prose: bool = False
+    preface: str = ""
     kind: Literal["tool_calls"] = "tool_calls"
 
     @property

@@ -97,9 +97,9 @@ def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) 
     return span
 
 
-OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w{}/#]|\Z))|\[(?=\s*(?:\{|\Z))")
+OBJECT = pattern(r"\{(?=\s*(?:[\"'“\w{}/#:]|\Z))|\[(?=\s*(?:\{|\Z))")
 
-_SAYS_CALL = re.compile(r"\b(?:tool_calls?|function_call|name|tool|function|tool_name|action)\b")
+_SAYS_CALL = re.compile(r"\b(?:tool_?[cC]alls?|function_?[cC]all|name|tool|function|tool_name|action)\b")
 _QUOTES = "\"'“«‘‹`"
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from gbnf.calls.parsing.lenient_json import load_complete
@@ -27,6 +29,7 @@ UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 
 _DEPTH = 60
 _SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.work_limits`
+_VOWELS = frozenset("aeiou")
 
 
 class ArgumentRepairer:
@@ -147,18 +150,20 @@ class ArgumentRepairer:
         return found
 
     def _named(self, value: Any, path: SchemaPath, location: Location) -> Any:
-        """Return an object with known keys: other spellings are renamed, the rest dropped if requested.
+        """Return an object with known keys: others are renamed (`_nearest`), the rest dropped if requested.
 
         A key that any part of the schema declares for this location stays.
         """
         if not isinstance(value, dict) or all(map(location.knows, value)):
             return value
         found: dict[str, Any] = {}
+        nearest = self._nearest(value, path, location)
         for key, member in value.items():
             if location.knows(key):
                 found[key] = member
                 continue
             meant = [name for name in location.names if fold(name) == fold(key) and name not in value]
+            meant = [nearest[key]] if key in nearest else meant
             if len(meant) == 1 and meant[0] not in found:
                 found[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
             elif self._unknown == "drop":
@@ -166,6 +171,55 @@ class ArgumentRepairer:
             else:
                 found[key] = member
         return found
+
+    def _nearest(self, value: dict[str, Any], path: SchemaPath, location: Location) -> dict[str, str]:
+        """Return the missing properties that unknown keys stand for: names by key.
+
+        A key stands for a property whose schema accepts its value, repaired, if one letter is other, extra,
+        missing or swapped with the next; or if the property is required, has no default, and the key
+        abbreviates it, or, where no key resembles any, it alone of those is missing. A key that may stand for
+        two properties, or two keys for one, are not renamed.
+        """
+        known = {form for name in location.names for form in (name, fold(name))}
+        unknown = [key for key in value if not location.knows(key) and fold(key) not in known]
+        missing = known.difference(value, map(fold, value)).intersection(location.names) if unknown else set()
+        needed = {
+            name for name in missing & location.always_required if not location.property(name).has_default
+        }
+        pairs = [(key, name) for key in unknown for name in missing if _resembles(key, name, name in needed)]
+        pairs = pairs or [(key, name) for key in unknown for name in needed if len(needed) == 1]
+        fitting = [
+            (key, name) for key, name in pairs if self._fits(value[key], path, location.property(name))
+        ]
+        counts = Counter(chain(*fitting))
+        return {key: name for key, name in fitting if counts[key] == counts[name] == 1}
+
+    def _fits(self, value: Any, path: SchemaPath, location: Location) -> bool:
+        """Return whether a property takes a value, repaired, but not a number or a boolean as a text."""
+        kept = list(self.coercions)
+        for schemas in location.choices:
+            found = value
+            for schema in schemas:
+                found = self._repaired(found, schema, (*path, ""), location)
+            self.coercions = list(kept)
+            if isinstance(found, str) <= isinstance(value, str) and self._valid(found, {"allOf": schemas}):
+                return True
+        return False
+
+
+def _resembles(key: str, name: str, short: bool) -> bool:
+    """Return whether a key has another letter than a name of five letters, or, if `short`, abbreviates it.
+
+    An abbreviation has three letters or more: the first ones, or the first one and some of the consonants.
+    """
+    one, other = fold(key), fold(name)
+    at = next((at for at in range(len(one)) if one[at] != other[at : at + 1]), len(one))
+    if not at or not f"{one}{other}".isalpha():
+        return False
+    rest, others, letters = one[at:], other[at:], iter(other)
+    is_near = others in (rest[1:], rest[1::-1] + rest[2:]) or others[1:] in (rest, rest[1:])
+    is_short = not rest or (_VOWELS.isdisjoint(one[1:]) and all(letter in letters for letter in one))
+    return (is_near and max(len(one), len(other)) > 4) or (short and is_short and len(one) > 2)
 
 
 def _same(one: Any, other: Any) -> bool:

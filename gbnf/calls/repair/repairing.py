@@ -45,9 +45,11 @@ def repair_call(
 
     A valid call is returned unchanged. Otherwise strings become the numbers, booleans, lists and objects that
     they spell, scalars become lists of one, and enumerated values are found whatever their case; keys are
-    found whatever their spelling, and unknown ones are dropped, or with `unknown="refuse"` left to the
-    validator; missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A
-    truncated `ToolCall` is invalid. `steps` as in `validate_call`.
+    found whatever their spelling, also with one other letter; a required one without a default also by an
+    abbreviation, or if it alone is missing and one unknown key has a value for it. Other unknown keys are
+    dropped if the call is valid then, and otherwise, or with `unknown="refuse"`, left to the validator;
+    missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A truncated
+    `ToolCall` is invalid. `steps` as in `validate_call`.
     """
     given = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.truncated:
@@ -73,7 +75,10 @@ def repair_call(
     if not coercions:
         return RepairedCall(given, (), validation)
     named["arguments"] = arguments
-    return RepairedCall(named, tuple(coercions), validate_call(named, tools, steps=steps))
+    validation = validate_call(named, tools, steps=steps)
+    if unknown == "drop" and not validation.ok and any(each.kind == "dropped" for each in coercions):
+        return repair_call(call, tools, steps=steps, clamp=clamp, unknown="refuse")  # which names the keys
+    return RepairedCall(named, tuple(coercions), validation)
 
 
 def _object(arguments: Any, coercions: list[Coercion]) -> Any:

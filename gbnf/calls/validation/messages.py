@@ -38,6 +38,9 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "type": lambda value: f"must be {value if isinstance(value, str) else ' or '.join(value)}",
 }
 
+_REQUIRING = frozenset({"required", "type", "title", "description"})
+"""Keywords of a schema that only requires properties."""
+
 _OF_FORMAT = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T09:30:00Z",
@@ -64,6 +67,8 @@ def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[s
                 pass  # a consequence of the other error: a branch that fails declares nothing
             case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
                 others += _unknown(error, tool, root)
+            case _ if exclusive := _exclusive(error):
+                others.append(f"tool '{tool}'{f', in {path_text(path)!r}' if path else ''}: give {exclusive}")
             case _:
                 others.append(f"{_subject(path, tool)} {_requirement(error, root)}")
     firsts = [
@@ -109,6 +114,24 @@ def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iter
     rest = f"It takes {', '.join(known)}." if known else "It takes none."
     for name in unknown:
         yield f"unknown argument {short_repr(name)}{where} for tool '{tool}'.{suggestion(name, known)} {rest}"
+
+
+def _exclusive(error: ValidationError) -> str:
+    """Return which properties exclude each other, or that one is missing: "'a' or 'b', not both"; or "".
+
+    That is the error of `not` with `required`, and of `oneOf` if each branch only requires one property.
+    """
+    value: Any = error.validator_value
+    instance: Any = error.instance
+    branches = [value] if error.validator == "not" else value if error.validator == "oneOf" else ()
+    only = [each for each in branches if isinstance(each, dict) and {"required"} <= each.keys() <= _REQUIRING]
+    names = [*dict.fromkeys(name for branch in only for name in branch["required"])]
+    is_clear = error.validator == "not" or (len(only) == len(branches) == len(names))
+    given = sum(name in instance for name in names) if isinstance(instance, dict) else 1
+    if len(names) < 2 or given == 1 or not is_clear:
+        return ""
+    rest = "both" if len(names) == 2 else "all of them" if error.validator == "not" else "several of them"
+    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}{f', not {rest}' if given else ''}"
 
 
 def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
@@ -179,6 +202,8 @@ def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
             wanted: Any = fault.validator_value
             instance: Any = fault.instance
             yield f"{where}needs {[name for name in wanted if name not in instance]}"
+        elif names := _exclusive(fault):
+            yield f"{where}give {names}"
         else:
             yield f"{where}{_requirement(fault, root)}"
 

@@ -25,12 +25,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gbnf.calls import ToolCalls, parse_tool_calls
+from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
-from gbnf.protocols.readers import looks_like_call
+from gbnf.protocols.readers import begins_call, looks_like_call
 from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.coverage import argument_values
@@ -69,6 +70,9 @@ _NEARLY_WHOLE = 0.8
 _NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
 _CALL_INSIDE = re.compile(r'\{\s*"(?:name|function|tool)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
 _CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
+FENCED = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
+_ASKS_FOR_DATA = re.compile(r"(?<![.\w])(?:json|raw|grezz[aeio])\b", re.IGNORECASE)
+"""What a request says that is to be answered with data; not the name of a file, "a.json"."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -86,7 +90,8 @@ class CallRefusedError(Exception):  # a result of the checks, not a fault of the
 class AcceptedCall:
     """A call that passed every check, its tool, and its arguments with step references filled in.
 
-    `repairs`: changes that parsing it took; `reasoning`: the reasoning in its first field.
+    `repairs`: changes that parsing it took; `reasoning`: the reasoning in its first field; `preface`: the
+    prose before it.
     """
 
     call: dict[str, Any]
@@ -94,6 +99,7 @@ class AcceptedCall:
     arguments: dict[str, Any]
     repairs: tuple[str, ...] = ()
     reasoning: str = ""
+    preface: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,7 @@ def check_completion(
     if options.is_small_native and not succeeded(state.steps):
         found = _with_proposed_call(found, offer)
     try:
-        accepted = _checked(found, offer, state, options)
+        accepted = replace(_checked(found, offer, state, options), preface=found.preface)
         _check_length(accepted.tool, completion)
         return accepted
     except CallRefusedError as refused:
@@ -153,7 +159,7 @@ def _with_proposed_call(found: ParsedCall, offer: OfferedTools) -> ParsedCall:
             message = found.call["arguments"]["message"]
             proposed = CallsInText().read(message, offer.own, steps=offer.refers_to)
             if proposed.call["name"] != FINAL_ANSWER.name:
-                return replace(proposed, reasoning=found.reasoning)
+                return replace(proposed, reasoning=found.reasoning, preface="")
     return found
 
 
@@ -218,13 +224,25 @@ def check_call(
             raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
         if is_fragment(message, state.steps):
             raise CallRefusedError("invalid", "the message is no answer; write a sentence")
+        if _is_data(message, state):
+            raise CallRefusedError(
+                "invalid", "the message is raw data of a result; write what it says in a sentence"
+            )
         answers_next = options.is_small_native and succeeded(state.steps)
         if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
             raise CallRefusedError(
                 "unparsed", "the text is a call that is not possible now; make another call, or answer"
             )
-        if options.is_small_native and _CALL_INSIDE.search(message) and "json" not in said(state).casefold():
+        if (
+            options.is_small_native
+            and _CALL_INSIDE.search(message)
+            and not _ASKS_FOR_DATA.search(said(state))
+        ):
             raise CallRefusedError("invalid", "the message has a call in it; write the answer in words")
+        if begins_call(message):
+            raise CallRefusedError(
+                "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
+            )
         if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
             raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
         if _repeats_refusal(message, state) or _is_read(message, state, options):
@@ -331,6 +349,39 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
         for text in map(words, texts | parts)
         for said in several
     )
+
+
+def _is_data(message: str, state: RunState) -> bool:
+    """Return whether an answer is JSON with the data of results, and no request says "JSON" or "raw".
+
+    It is a part of a result, has a whole one in it, or has no values but those of results.
+    """
+    fenced = FENCED.fullmatch(message)
+    text = (message if fenced is None else fenced[1]).strip()
+    if text[:1] not in ("{", "[") or _ASKS_FOR_DATA.search(said(state)):
+        return False
+    try:
+        data = load(text, truncated=not extent(text, 0).closed).value
+    except InvalidJsonError:
+        return False
+    results = [step.result for step in state.steps if step.result is not None]
+    (own, values), (containers, known) = _parts([data]), _parts(results)
+    has_result = data in containers or any(each and each in results for each in own)
+    return has_result or (bool(values) and values <= known)
+
+
+def _parts(value: list[Any]) -> tuple[list[Any], set[Any]]:
+    """Return the objects and arrays in a JSON array, and the other values in it."""
+    containers, values = [], set()
+    pending = [*value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Mapping | list):
+            containers.append(part)
+            pending += part.values() if isinstance(part, Mapping) else part
+        else:
+            values.add(part)
+    return containers, values
 
 
 def is_blank(answer: str) -> bool:

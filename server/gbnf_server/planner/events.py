@@ -226,7 +226,7 @@ class TextWritten(_StepEvent):
     """The model has generated one more piece of `text`, for a `purpose`.
 
     `answer` is the part of it that belongs to the final answer, "" if none. It is provisional until
-    `RunFinished`, since the call may still be rejected.
+    `RunFinished`, since the call may still be rejected; where calls are text, one may still follow.
     """
 
     purpose: Purpose

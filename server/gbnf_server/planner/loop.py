@@ -26,9 +26,10 @@ from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias
 
-from gbnf.errors import GbnfError
+from gbnf.errors import GbnfError, clip
 from gbnf.prompts.messages import Image, Message, error_text, result_text
 from gbnf.protocols.field_lines import fits_lines
+from gbnf.protocols.protocol import SHOWN_CHARACTERS
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
@@ -264,7 +265,11 @@ class _Loop(ModelCalls):
             if tool and is_harmless(tool, self.order.tools, state):
                 return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
-        state.history.append(options.protocol.call_message(call, state.number))
+        message = options.protocol.call_message(call, state.number)
+        if accepted.preface and call["name"] != FINAL_ANSWER.name:
+            preface = clip(accepted.preface, SHOWN_CHARACTERS)
+            message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
+        state.history.append(message)
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)

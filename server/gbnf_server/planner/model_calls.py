@@ -253,7 +253,7 @@ class ModelCalls:
         )
         if purpose == "choice":
             request = odds_request(request)
-        call, ended = CallModel(request, _reader(purpose, options), state.number, purpose), None
+        call, ended = CallModel(request, self._reader(purpose), state.number, purpose), None
         try:
             completion = yield call
         except (GbnfError, CancelledError) as error:
@@ -289,6 +289,15 @@ class ModelCalls:
         if ended is not None:
             raise ended
         return completion, seconds
+
+    def _reader(self, purpose: Purpose) -> Callable[[], AnswerReader]:
+        """Return what reads the part of a text that belongs to the final answer."""
+        readers = {
+            "call": lambda: self.options.protocol.answer_reader(self.state.described),
+            "answer": SpokenText,
+            "salvage": SpokenText,
+        }
+        return readers.get(purpose, Unread)
 
     def salvage(self, run: Run, *, ask: bool) -> Part[Run]:
         """Build an answer from the results of a run that has none; return the run as it is without results.
@@ -354,19 +363,6 @@ class ModelCalls:
             self.state.warnings.append(message)
             # not emitted again for a hook that raises at warnings, which would never end
             self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
-
-
-def _reader(purpose: Purpose, options: ResolvedOptions) -> Callable[[], AnswerReader]:
-    """Return what reads the part of a text that belongs to the final answer."""
-    readers = {
-        "tool": Unread,
-        "choice": Unread,
-        "call": options.protocol.answer_reader,
-        "answer": SpokenText,
-        "salvage": SpokenText,
-        "reasoning": Unread,
-    }
-    return readers[purpose]
 
 
 def _reasoning_messages(

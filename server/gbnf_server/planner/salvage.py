@@ -25,7 +25,7 @@ from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.planner.call_checks import is_blank, is_fragment, words
+from gbnf_server.planner.call_checks import FENCED, is_blank, is_fragment, words
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 from gbnf_server.system.event_loop import run_in_thread
 
@@ -45,7 +45,6 @@ _PLAIN_TEXT = {
 }
 _REASONING = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
 _REASONING_END = re.compile(r".*</(?:think|thinking|thought|reasoning)>", re.DOTALL)
-_FENCE = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
 
 _RESULT_LIMIT = 600  # characters of one result, for the model and for the list
 _ANSWER_LIMIT = 2000  # the same for an answer to what is done
@@ -171,7 +170,7 @@ def read(
     answer = _REASONING.sub("", completion.text, count=1)
     if ending := _REASONING_END.match(answer):
         answer = answer[ending.end() :]
-    if fenced := _FENCE.fullmatch(answer):
+    if fenced := FENCED.fullmatch(answer):
         answer = fenced[1]
     if completion.finish_reason == "length" or completion.shortened_at is not None:
         answer = answer.rpartition("\n")[0]  # the last line is not the model's own

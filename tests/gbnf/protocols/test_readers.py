@@ -7,13 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf import Grammar, compile_schema
+from gbnf.calls import ToolCalls, parse_tool_calls, render_tool_calls
 from gbnf.errors import clip
 from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
 from gbnf.protocols.readers import (
+    AnswerInText,
     AnswerNotAllowedError,
     AnswerReader,
     EitherReader,
@@ -22,12 +24,13 @@ from gbnf.protocols.readers import (
     SpokenText,
     TextCalls,
     WholeJsonCall,
+    begins_call,
     union,
 )
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta, detect
 from support.gateway_answers import calls, text
 from support.oracle import engine
-from support.pools import json_values, texts, tool
+from support.pools import POOL, call_lists, json_values, model_texts, shape_names, texts, tool
 from support.tool_templates import JSON_IN_TAGS
 
 TOOLS = (tool("go", x={"type": "integer"}),)
@@ -149,6 +152,51 @@ def test_what_names_no_offered_tool_is_text_and_unchanged(written: str, size: in
         assert (text(deltas).rstrip(), calls(deltas)) == (written.rstrip(), [])
 
 
+BROKEN = (
+    '{"tool_calls":[[[',
+    '{"toolCalls": [{"nam": "go"',
+    '{"data": {"tool_calls": {}}}',
+    '```json\n{"function_call": {"nam": "go"\n```',
+    "{:tool_calls [{:name go}]}",
+    '{:name "go" :arguments {:x y}}',
+)
+
+
+@pytest.mark.parametrize("written", BROKEN)
+def test_what_begins_like_a_call_is_never_text(written: str) -> None:
+    assert begins_call(written)
+    for size in (1, 4, 99):
+        reader = TextCalls(TOOLS, parallel=False)
+        for at in range(0, len(written), size):
+            assert reader.feed(written[at : at + size]) == []
+        with pytest.raises(AnswerNotAllowedError):
+            reader.close()
+    reader = TextCalls(TOOLS, parallel=False, optional=True)
+    assert text([*reader.feed(written), *reader.close()]) == written  # where a grammar may have all texts
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "tool_calls are lists.",
+        '{"name": "Marta", "arguments": {}}',
+        '{:name "Marta" :age 3}',
+        '{"tools": [{"name": "go"}]}',
+        '{"calls": 3, "tool_calls": 4}',
+        'Write {"tool_calls": [ to begin.',
+    ],
+)
+def test_other_texts_do_not_begin_like_a_call(written: str) -> None:
+    assert not begins_call(written)
+    reader = TextCalls(TOOLS, parallel=False)
+    assert text([*reader.feed(written), *reader.close()]) == written
+
+
+@given(st.lists(PARTS, min_size=1, max_size=3).map("".join))
+def test_json_that_was_asked_for_does_not_begin_like_a_call(written: str) -> None:
+    assert not begins_call(written)
+
+
 @pytest.mark.parametrize(
     "written", ['{"name": "going", "arguments": {}}', '{"name": "go", "arguments": {"x": }}']
 )
@@ -227,3 +275,41 @@ def test_a_call_that_the_model_has_not_ended_is_not_lost(written: str, optional:
     assert not any(isinstance(delta, CallStarted) for delta in deltas(truncated=True))
     with pytest.raises(AnswerNotAllowedError):
         deltas(truncated=False, required=True)
+
+
+def streamed(written: str, sizes: list[int]) -> str:
+    reader, at, pieces = AnswerInText(POOL), 0, []
+    for size in sizes * len(written):
+        pieces.append(text(reader.feed(written[at : at + size])))
+        at += size
+    return "".join(pieces)
+
+
+RENDERED = st.builds(render_tool_calls, call_lists, shape_names)
+CHUNKS = st.lists(st.integers(1, 9), min_size=1, max_size=3)
+
+
+@given(model_texts | RENDERED.map(lambda call: f"So:\n{call}\nDone.") | texts, CHUNKS)
+def test_the_answer_in_a_text_is_streamed_up_to_a_call(written: str, sizes: list[int]) -> None:
+    assume("</think>" not in written)  # alone, it ends reasoning that the template has opened
+    shown, found = streamed(written, sizes), parse_tool_calls(written, POOL)
+    answers = [found.content.strip()]
+    if isinstance(found, ToolCalls):  # the message of a final answer, or prose around calls
+        answers += [str(call.arguments.get("message")) for call in found.calls if call.name == "final_answer"]
+    assert any(answer.startswith(shown) for answer in answers)
+
+
+@given(call_lists, shape_names, CHUNKS)
+def test_nothing_of_a_call_is_streamed_as_an_answer(made: Any, syntax: Any, sizes: list[int]) -> None:
+    assume(all(call.name != "final_answer" for call in made))
+    assert streamed(render_tool_calls(made, syntax), sizes) == ""
+    assert streamed(f"So it is.\n{render_tool_calls(made, syntax)}", sizes) in ("So it is.", "")
+
+
+@given(st.text("abc é.,\n", min_size=1), CHUNKS)
+def test_a_text_without_a_call_is_streamed_whole(written: str, sizes: list[int]) -> None:
+    assume(written.strip())
+    whole = f"{written}!\n\nSo".strip()
+    shown = streamed(whole, sizes)
+    assert whole.startswith(shown)
+    assert len(shown) >= len(written.strip()) / 2

@@ -96,7 +96,7 @@ def test_arguments_that_their_schema_determines_are_repaired(dialect: Dialect, s
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_cannot_be_repaired_is_asked_for_with_a_grammar(stream: bool) -> None:
-    model = Model(block({"town": "Paris"}), f"<tool_call>\n{written(VALID)}\n</tool_call>")
+    model = Model(block({"town": 5}), f"<tool_call>\n{written(VALID)}\n</tool_call>")
     events = ask(model, stream=stream)
     assert (text(events), calls(events)) == (BEFORE, [("get_weather", json.dumps(VALID))])
     assert (end(events).enforcement.retries, end(events).enforcement.verified) == (1, True)
@@ -106,7 +106,7 @@ def test_what_cannot_be_repaired_is_asked_for_with_a_grammar(stream: bool) -> No
 
 
 def test_without_a_grammar_nothing_is_asked_again() -> None:
-    model = Model(block({"town": "Paris"}), dialect="none")
+    model = Model(block({"town": 5}), dialect="none")
     events = ask(model)
-    assert calls(events) == [("get_weather", json.dumps({"town": "Paris"}))]
+    assert calls(events) == [("get_weather", json.dumps({"town": 5}))]
     assert end(events).enforcement.invalid

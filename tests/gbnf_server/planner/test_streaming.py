@@ -91,6 +91,24 @@ def test_each_piece_is_an_event_before_the_whole(tmp_path: Path, stream: Stream)
         assert json.loads(json.dumps(event.to_json())) == event.to_json()
 
 
+@pytest.mark.parametrize("call_format", ["text", "lines"])
+def test_an_answer_in_text_comes_in_pieces(tmp_path: Path, stream: Stream, call_format: Any) -> None:
+    class Speaking(FakeBackend):
+        async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+            has_called = any(message["role"] == "assistant" for message in request.messages)
+            pieces = ["All ", "is ", "well.\n"] if has_called else [PING[:9], PING[9:]]
+            for piece in pieces:
+                yield TextDelta(piece)
+            yield completion("".join(pieces))
+
+    options: dict[str, Any] = {"call_format": call_format, "required": ()}
+    events = stream(planner(tmp_path, Speaking(), **options), "ping")
+    answers = [event.answer for event in events if isinstance(event, TextWritten)]
+    assert answers == ["", "", "", "All is", " well."]
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].run.answer == "All is well."
+
+
 @pytest.mark.slow
 def test_the_pieces_are_the_text_of_the_call(tmp_path: Path, backend: InProcess, stream: Stream) -> None:
     events = stream(planner(tmp_path, backend, reasoning="free", reasoning_budget=9), "ping")

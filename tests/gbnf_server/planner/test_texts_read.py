@@ -8,13 +8,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.planner.events import CallBlocked, CallModel
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import BY_NAME, Driven, call
 from support.effort import scaled
+from support.json_values import SIMPLE, nested
 from support.small_models import LARGE, SMALL, drive, written
 
 OPTIONS: Mapping[str, dict[str, Any]] = {
@@ -148,3 +149,99 @@ def test_parts_of_a_refusal_with_a_label_each_are_no_answer(mode: str) -> None:
     parts = "It did not work: the message repeats an …. It did not work: the message repeats an or …"
     driven = run(mode, json.dumps(EVENT), ERROR, parts, HONEST, replies=[ExecutorError(ERROR)])
     assert (driven.run.answer, len(driven.of(CallBlocked))) == (HONEST, 2)
+
+
+RESULTS = nested(SIMPLE | st.sampled_from(["a.md", "2026-03-05", "ok"]), st.sampled_from("abc"), size=6)
+DATA = st.dictionaries(st.sampled_from(["runs", "entries", "n"]), RESULTS, min_size=1, max_size=3)
+KINDS = ("whole", "part", "wrapped", "values", "truncated")
+
+
+@settings(max_examples=scaled(60))
+@given(
+    st.sampled_from(["large", "json", "text", "lines"]),
+    DATA,
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.data(),
+)
+def test_data_of_a_result_is_no_answer(
+    mode: str, result: dict[str, Any], kind: str, fenced: bool, data: st.DataObject
+) -> None:
+    part = data.draw(st.sampled_from([*result.values()]))
+    raw: Any = {"whole": result, "part": part, "wrapped": {"status": "done", "data": result}}.get(
+        kind, result
+    )
+    raw = [*result.values()] if kind == "values" else raw
+    answer = json.dumps(raw, indent=data.draw(st.sampled_from([None, 2])))
+    assume(isinstance(raw, dict | list) and answer[1:-1].strip())
+    assume(kind in ("whole", "wrapped") or any(map(str.isalnum, answer)))
+    assume(kind != "truncated" or len(answer) > 20)
+    answer = answer[:-1] if kind == "truncated" else answer
+    answer = f"```json\n{answer}\n```" if fenced else answer
+    driven = run(mode, call("get_now"), answer, HONEST, query="what time is it?", replies=[result])
+    assert driven.run.answer == HONEST
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["invalid"]
+
+
+RUNS = {"runs": [{"id": 7, "state": "failed"}, {"id": 8, "state": "ok"}]}
+
+
+@pytest.mark.parametrize("mode", ["large", "json", "text", "lines"])
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("give me the runs as JSON", json.dumps(RUNS)),
+        ("mostrami i dati grezzi", json.dumps(RUNS)),
+        ("show the raw result", json.dumps(RUNS["runs"])),
+        ("what runs are there?", 'There are two: {"id": 7} and {"id": 8}.'),
+        ("what runs are there?", '{"summary": "run 7 has failed", "count": 2}'),
+        ("what runs are there?", "[7] has failed, and [8] is ok."),
+    ],
+)
+def test_data_that_the_request_asks_for_or_that_says_more_is_an_answer(
+    mode: str, query: str, answer: str
+) -> None:
+    driven = run(mode, call("get_now"), answer, query=query, replies=[RUNS])
+    assert (driven.run.answer, driven.of(CallBlocked)) == (answer, [])
+
+
+@pytest.mark.parametrize("mode", ["json", "text", "lines"])
+def test_json_without_a_result_is_an_answer(mode: str) -> None:
+    answer = json.dumps(RUNS)
+    assert run(mode, answer, query="write an example of two runs").run.answer == answer
+
+
+@pytest.mark.parametrize("mode", ["large", "json", "text"])
+def test_a_model_that_answers_with_data_alone_is_salvaged(mode: str) -> None:
+    texts = [call("get_now"), *[json.dumps(RUNS)] * 3, "Run 7 has failed."]
+    options = OPTIONS[mode] | {"salvage": True}
+    said = [
+        call("final_answer", message=text) if mode == "json" and text[2] == "r" else text for text in texts
+    ]
+    said[0] = written(json.loads(said[0])) if mode == "large" else said[0]
+    driven = drive("what of a.json?", *said, options=options, replies=[RUNS])
+    assert (driven.run.outcome, driven.run.answer) == ("salvaged", "Run 7 has failed.")
+    assert "sentence" in (driven.run.error or "")
+
+
+@pytest.mark.parametrize("mode", ["json", "text", "lines"])
+@pytest.mark.parametrize(
+    "broken", ['{"tool_calls":[[[', "{:tool_calls [{:name get_now}]}", '{"toolCalls": []}']
+)
+def test_what_begins_like_a_call_is_no_answer(mode: str, broken: str) -> None:
+    driven = run(mode, broken, HONEST, query="what time is it?")
+    assert driven.run.answer == HONEST
+    assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed"]
+
+
+@pytest.mark.parametrize("mode", ["text", "lines"])
+@pytest.mark.parametrize("after", ["", "\nObservation: 12:00"])
+def test_a_model_reads_what_it_has_said_before_a_call(mode: str, after: str) -> None:
+    text = f"I look at the clock.\n{call('get_now')}{after}"
+    driven = run(mode, text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
+    said, outcome = driven.of(CallModel)[1].request.messages[-2:]
+    shown = call("get_now") if mode == "text" else "tool: get_now\nargs: {}"
+    assert (said["role"], said["content"]) == ("assistant", f"I look at the clock.\n\n{shown}")
+    assert "Observation" not in outcome["content"]
+    assert driven.run.steps[0].text == text
+    assert driven.run.answer == "It is nine."

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
 from gbnf.strict_json import InvalidJsonError
 from support.json_values import SIMPLE, nested
+from support.notations import edn
 
 VALUES = nested(SIMPLE | st.text(), st.text(max_size=4))
 CONTAINERS = st.lists(VALUES, max_size=4) | st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
@@ -189,6 +190,31 @@ def test_a_truncated_value_ends_at_an_end_tag_or_inside_a_string(text: str, valu
     ids=lambda text: text[:12],
 )  # fmt: skip
 def test_what_cannot_be_repaired_is_an_error(text: str) -> None:
+    with pytest.raises(InvalidJsonError):
+        load(text)
+
+
+MAPS = st.dictionaries(st.from_regex(r"[a-z][\w-]{0,5}", fullmatch=True), VALUES, min_size=1, max_size=4)
+
+
+@given(MAPS | st.lists(MAPS, min_size=1, max_size=2), st.sampled_from([" ", ", ", "\n", " ,"]))
+def test_edn_is_the_value_that_was_written(value: Any, space: str) -> None:
+    found = load(edn(value, space))
+    assert (found.value, [each.kind for each in found.repairs]) == (value, ["json"])
+    assert json.dumps(found.value) == json.dumps(value)  # of the same types
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{:a}", "{:a 1", "{:a 1]", "{:a [1}", "{:a 1}}",
+        "{:a 1} {:b 2}", "{:a 1 :a 2}", "{:a 1 1 2}", "{:a b}", "{:a 1/2}",
+        "{:a 1N}", "{:a #{1}}", '{:a "x}', r'{:a "\ud800"}', "{:a 1} x", "{:a (1)}", "{:a NaN}", "{:a :}",
+        "{:a " + "[" * 9_000 + "]" * 9_000 + "}", "[{:a 1} }",
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_what_is_no_edn_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJsonError):
         load(text)
 

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gbnf.calls import (
     CALL_SYNTAXES,
@@ -16,7 +18,8 @@ from gbnf.calls import (
     parse_tool_calls,
     render_tool_calls,
 )
-from support.pools import POOL, tool
+from support.notations import edn
+from support.pools import POOL, tool, valid_calls
 
 POOL2 = (
     *POOL,
@@ -86,6 +89,22 @@ FILES = [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]
             ("write_note", {"title": "a: 1\nb"}),
             set(),
         ),
+        ("```tool get_now\ntimezone: 5\n```", "fenced", ("get_now", {"timezone": "5"}), set()),
+        ('```tool_call Find-Files\n{"base_path": ".", "limit": 5}\n```', "fenced", FIND, {"name"}),
+        ("```call get_now\n```", "fenced", NOW, set()),
+        ('```tool_code python\n{"name": "get_now", "arguments": {}}\n```', "fenced", NOW, set()),
+        ('{"toolCalls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", NOW, set()),
+        ('{"data": {"tool_calls": [{"name": "get_now", "args": {}}]}, "n": 1}', "tool_calls", NOW, set()),
+        ('{"functionCall": {"name": "get_now", "args": {}}}', "bare", NOW, {"wrapper"}),
+        (
+            '{:tool_calls [{:name "find_files" :arguments {:base_path "." :limit 5}}]}',
+            "tool_calls",
+            FIND,
+            {"json"},
+        ),
+        ('{:name "find_files", :args {:base_path ".", :limit 5}}', "bare", FIND, {"json"}),
+        ("```edn\n[{:tool :get_now :args {}}]\n```", "bare", NOW, {"json", "wrapper"}),
+        ('<tool_call>{:name "get_now" :arguments {}}</tool_call>', "tagged", NOW, {"json"}),
         ("```tool\nget_now\ntimezone: 5\n```", "fenced", ("get_now", {"timezone": "5"}), set()),
         ('```tool\nget_now\ntimezone: "a: b"\n```', "fenced", ("get_now", {"timezone": "a: b"}), set()),
         ("```tool\nget_now\ntimezone: a: b\n```", "fenced", ("get_now", {"timezone": "a: b"}), set()),
@@ -199,6 +218,14 @@ def test_calls_that_once_lost_arguments(text: str, calls: Any, repairs: set[str]
         "int main() { return 0; }",
         '"get_now"',
         "name: Anna\nage: 31",
+        '{:name "Anna" :age 31}',
+        '{:text "{:name \\"get_now\\" :arguments {}}"}',
+        '{:name "get_now" :arguments {:a 1/2}}',
+        '{:name => "get_now", :arguments => {}}',
+        "{: CALL me",
+        '`{:name "get_now" :arguments {}}` is a call.',
+        '{"data": {"calls": [{"name": "get_now", "arguments": {}}]}}',
+        "```toolbox get_now\n```",
     ],
 )
 def test_answers_stay_as_they_are(text: str) -> None:
@@ -212,6 +239,9 @@ def test_answers_stay_as_they_are(text: str) -> None:
         ('CALL find_file {"base_path": "."}', "find_file", "find_files"),
         ("```tool\nget_time\nzone: UTC\n```", "get_time", "get_now"),
         ("tool: read_all\nargs:\n  path: a", "read_all", "files.read-all"),
+        ("```tool get_time\nzone: UTC\n```", "get_time", "get_now"),
+        ('{"data": {"toolCalls": [{"name": "get_nov", "arguments": {}}]}}', "get_nov", "get_now"),
+        ('{:name "get_nov" :arguments {}}', "get_nov", "get_now"),
     ],
 )
 def test_invented_names_are_refused_with_the_nearest(text: str, name: str, nearest: str) -> None:
@@ -238,6 +268,15 @@ def test_a_truncated_call_is_never_taken_for_a_complete_one(syntax: Any) -> None
                 assert call.arguments or "{" not in text[:end], text[:end]
 
 
+@given(valid_calls, st.booleans(), st.sampled_from([" ", ", ", "\n  "]))
+def test_a_call_in_edn_is_the_call(call: ToolCall, listed: bool, space: str) -> None:
+    one = edn({"name": call.name, "arguments": call.arguments}, space)
+    text = f"{{:tool_calls [{one}]}}" if listed else one
+    step = parse_tool_calls(f"So:\n{text}", POOL)
+    assert isinstance(step, ToolCalls)
+    assert (step.calls, step.content) == ((call,), "So:")
+
+
 def test_a_truncated_call_is_marked_and_reported() -> None:
     for text in (
         '{"name": "find_files", "arguments": {"base_path": "/home/an',
@@ -246,6 +285,7 @@ def test_a_truncated_call_is_marked_and_reported() -> None:
         '<tool_call>{"name": "find_files", "arguments": {"base_path": "/home/an',
         "```tool\nfind_files\nbase_path: /home/an",
         '{"function": {"name": "find_files", "arguments": "{\\"base_path\\": \\"/home/an"}}',
+        "```tool find_files\nbase_path: /home/an",
     ):
         step = read(text)
         assert step.truncated, text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from calls import CALLS
 from gbnf.calls import ToolCall
@@ -81,7 +82,9 @@ def test_what_was_made_text_is_made_back(arguments: Any, data: Any) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from([*TYPED.args["properties"], "Count", "extra"]), json_values),
+    st.dictionaries(
+        st.sampled_from([*TYPED.args["properties"], "Count", "extra", "cnt", "ratios"]), json_values
+    ),
     st.booleans(),
 )
 def test_every_change_is_listed_and_once_is_enough(arguments: Any, clamp: Any) -> None:
@@ -91,11 +94,13 @@ def test_every_change_is_listed_and_once_is_enough(arguments: Any, clamp: Any) -
     assert json.dumps(call) == before
     assert found.validation == validate_call(found.call, TYPED_POOL)
     listed = {coercion.path.partition("[")[0].partition(".")[0] for coercion in found.coercions}
+    renamed = {each.before: each.after for each in found.coercions if each.kind == "renamed"}
+    listed |= {key for key, name in renamed.items() if name in TYPED.args["properties"]}
     after = found.call["arguments"]
     changed = {
         key for key in arguments.keys() | after.keys() if arguments.get(key, ...) != after.get(key, ...)
     }
-    assert changed - {"Count"} <= listed
+    assert changed <= listed
     again = repair_call(found.call, TYPED_POOL, clamp=clamp)
     if found.ok:
         assert again.coercions == ()
@@ -237,8 +242,10 @@ def declaring(**properties: Any) -> Tool:
 
 
 INTEGERS = {"type": "integer"}
-own = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(
-    lambda names: {"properties": dict.fromkeys(names, INTEGERS)}
+own = st.builds(
+    lambda names, required: {"properties": dict.fromkeys(names, INTEGERS)} | ({"required": names[:required]}),
+    st.lists(st.sampled_from("abcdef"), max_size=3, unique=True),
+    st.integers(0, 2),
 )
 
 
@@ -285,9 +292,12 @@ def test_a_key_that_some_subschema_declares_is_never_dropped(
     after = found.call["arguments"]["o"] if nested else found.call["arguments"]
     kept = set(arguments) & declared(schema, base)
     assert kept <= set(after)
-    assert all(int(after[key]) == given_now[key] for key in kept)
+    renamed = {each.before: each.after for each in found.coercions if each.kind == "renamed"}
+    assert all(int(after[renamed.get(key, key)]) == given_now[key] for key in {*kept, *renamed})
+    assert not kept & {*renamed}
     dropped = {each.path.rpartition(".")[2] for each in found.coercions if each.kind == "dropped"}
-    assert dropped == set(arguments) - set(after)
+    assert dropped == set(arguments) - set(after) - {*renamed}
+    assert found.ok or not dropped
 
 
 @given(objects_in_parts, own, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9)))
@@ -299,6 +309,106 @@ def test_valid_arguments_beside_an_invalid_one_are_unchanged(schema: Any, base: 
     found = repair_call(damaged, [declaring(**root)])
     assert (found.call, found.ok) == (call, True)
     assert found.coercions == (Coercion("n", "typed", "1", 1),)
+
+
+STRANGE = ("xyz", "zz_top", "k9", "Über")
+"""Keys that no property of the tools is spelled like."""
+
+
+@given(valid_calls, st.sampled_from(STRANGE), st.data())
+def test_the_only_required_argument_that_is_missing_is_found_under_another_key(
+    call: Any, key: str, data: st.DataObject
+) -> None:
+    args = next(each for each in POOL if each.name == call.name).args
+    names = [name for name in args.get("required", ()) if "default" not in args["properties"][name]]
+    assume(names)
+    name = data.draw(st.sampled_from(names))
+    damaged = {key if other == name else other: value for other, value in call.arguments.items()}
+    found = repair_call({"name": call.name, "arguments": damaged}, POOL)
+    assert (found.call, found.ok) == (call.as_call(), True)
+    assert found.coercions == (Coercion(name, "renamed", key, name),)
+
+
+ANY_KEY = st.sampled_from([*STRANGE, "count", "mode", "flag", "msg", "cnt", "txt", "notes", "ratoi", "lev"])
+RENAMING = tool(
+    "renaming",
+    ("count", "text"),
+    count={"type": "integer"},
+    text={"type": "string"},
+    mode={"enum": ["a", "b"]},
+    ratio={"type": "number"},
+    note={"type": "string"},
+    level={"type": "integer"},
+)
+
+
+@given(
+    st.dictionaries(ANY_KEY, st.sampled_from([1, "1", "a", "b", "x", None, True, [], 2.5]), max_size=4),
+    st.booleans(),
+)
+def test_a_key_is_renamed_only_as_the_schema_determines(arguments: Any, refuses: bool) -> None:
+    call = {"name": "renaming", "arguments": arguments}
+    found = repair_call(call, [RENAMING], unknown="refuse" if refuses else "drop")
+    properties = RENAMING.args["properties"]
+    unknown = arguments.keys() - properties.keys()
+    missing = {"count", "text"} - arguments.keys()
+    renamed = {each.before: each.after for each in found.coercions if each.kind == "renamed"}
+    assert len({*renamed.values()}) == len(renamed)
+    for key, name in renamed.items():
+        assert key in unknown
+        assert name not in arguments
+        assert Draft202012Validator(properties[name]).is_valid(found.call["arguments"][name])
+        assert not isinstance(arguments[key], int | float) or properties[name] != {"type": "string"}
+        others = {"cnt": "count", "txt": "text", "notes": "note", "ratoi": "ratio"}
+        if others.get(key) != name:  # nothing but the value: only one such property is missing
+            assert missing - {others.get(other) for other in renamed} == {name}
+            rivals = [arguments[other] for other in unknown - renamed.keys()]
+            assert not any(Draft202012Validator(properties[name]).is_valid(value) for value in rivals)
+    if not found.ok:  # what is wrong is not hidden
+        assert all(repr(key) in "".join(found.validation.errors) for key in unknown - renamed.keys())
+
+
+WORDS = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("names", "required", "arguments", "after"),
+    [
+        ("text", "text", {"msg": "hi"}, {"text": "hi"}),
+        ("to message", "to message", {"msg": "hi", "to": "x"}, {"message": "hi", "to": "x"}),
+        ("title address", "title address", {"addr": "x", "titel": "y"}, {"address": "x", "title": "y"}),
+        ("pattern", "", {"patern": "x"}, {"pattern": "x"}),
+        ("pattern", "", {"patterns": "x"}, {"pattern": "x"}),
+        # nothing determines which, or whether
+        ("timezone", "", {"time": "x"}, {}),
+        ("description", "", {"desc": "x"}, {}),
+        ("date", "", {"data": "x"}, {}),
+        ("line2", "", {"line3": "x"}, {}),
+        ("text", "text", {"limit": 5}, None),
+        ("text", "text", {"one": "x", "two": "y"}, None),
+        ("start_date start_time", "start_date start_time", {"start": "x"}, None),
+        ("color column", "color column", {"col": "x"}, None),
+    ],
+)  # fmt: skip
+def test_nearest_keys(names: str, required: str, arguments: Any, after: Any) -> None:
+    properties: dict[str, Any] = dict.fromkeys(names.split(), WORDS)
+    one = tool("one", tuple(required.split()), **properties)
+    found = repair_call({"name": "one", "arguments": arguments}, [one])
+    assert found.ok == (after is not None)
+    assert found.call["arguments"] == (arguments if after is None else after)
+
+
+def test_nearest_keys_inside_a_list_and_behind_a_reference() -> None:
+    item = {"type": "object", "properties": {"text": WORDS, "at": INTEGERS}, "required": ["text"]}
+    notes = declaring(
+        properties={"n": {"type": "array", "items": {"$ref": "#/$defs/i"}}}, **{"$defs": {"i": item}}
+    )
+    call = {"name": "split", "arguments": {"n": [{"msg": "x", "at": "3"}, {"text": "y", "msg": "z"}]}}
+    found = repair_call(call, [notes])
+    assert found.call["arguments"] == {"n": [{"text": "x", "at": 3}, {"text": "y"}]}
+    assert [(each.path, each.kind) for each in found.coercions] == [
+        ("n[0].text", "renamed"), ("n[0].at", "typed"), ("n[1].msg", "dropped"),
+    ]  # fmt: skip
 
 
 TO = {"to": {"type": "string"}, "cc": {"type": "string"}}

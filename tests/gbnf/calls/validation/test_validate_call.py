@@ -118,6 +118,67 @@ def test_errors_name_location_value_and_what_is_expected(name: Any, given_argume
     assert name in first
 
 
+TEXT = {"type": "string"}
+NAMES = ("a", "b", "c")
+
+
+EXCLUSIVE = st.lists(st.sampled_from(NAMES), min_size=2, max_size=3, unique=True).flatmap(
+    lambda names: st.sampled_from(
+        [{"not": {"required": names}}, {"oneOf": [{"required": [name]} for name in names]}]
+    )
+)
+
+
+@given(
+    EXCLUSIVE | st.lists(st.sampled_from(NAMES)).map(lambda names: {"not": {"anyOf": [{"required": names}]}}),
+    st.sets(st.sampled_from(NAMES)),
+    st.booleans(),
+)
+def test_exclusive_properties_are_named_only_where_they_exclude_each_other(
+    exclusive: dict[str, Any], given_names: set[str], nested: bool
+) -> None:
+    schema = {"type": "object", "properties": dict.fromkeys(NAMES, TEXT), **exclusive}
+    value: dict[str, Any] = dict.fromkeys(given_names, "x")
+    tool = make_tool(type="object", properties={"o": schema}) if nested else make_tool(**schema)
+    call = {"name": "t", "arguments": {"o": value} if nested else value}
+    told = [error for error in validate_call(call, [tool]).errors if ": give " in error]
+    assert not told or not Draft202012Validator(schema).is_valid(value)
+    for error in told:
+        listed, _, excluded = error.partition(": give ")[2].partition(", not ")
+        names = [name for name in NAMES if f"'{name}'" in listed]
+        assert bool(excluded) == (len(given_names & {*names}) > 1)
+        one = dict.fromkeys((given_names - {*names}) | {names[0]}, "x")  # what the message asks for is valid
+        assert Draft202012Validator(schema).is_valid(one)
+
+
+P = {"pattern": TEXT, "patterns": {"type": "array", "items": TEXT}, "base": TEXT}
+EITHER = [{"required": ["pattern"]}, {"required": ["patterns"]}]
+BOTH = {"pattern": "a", "patterns": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("rest", "given_arguments", "told"),
+    [
+        ({"not": {"required": ["pattern", "patterns"]}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"oneOf": EITHER}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),
+        ({"oneOf": EITHER}, {"base": "."}, "tool 't': give 'pattern' or 'patterns'"),
+        ({"oneOf": [*EITHER, {"required": ["base"]}]}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not several of them"),  # noqa: E501 - one case a line
+        ({"not": {"required": ["pattern", "patterns", "base"]}}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not all of them"),  # noqa: E501 - one case a line
+        ({"anyOf": [{"not": {"required": ["pattern", "patterns"]}}, {"required": ["base"]}]}, BOTH, "or needs ['base']"),  # noqa: E501 - one case a line
+        ({"not": {"required": ["pattern", "patterns"], "not": {"required": ["base"]}}}, BOTH, "should not be valid under"),  # noqa: E501 - one case a line
+        ({"oneOf": [{"required": ["pattern", "base"]}, {"required": ["patterns"]}]}, {"pattern": "a"}, "needs ['base']"),  # noqa: E501 - one case a line
+        ({"oneOf": [{"required": ["pattern", "patterns"]}, {}]}, BOTH, "more than one of its forms"),
+        ({"oneOf": [{"required": ["pattern"], "not": True}, *EITHER[1:]]}, {}, "fits none of its forms"),
+        ({"oneOf": [*EITHER, {"required": ["pattern"]}]}, {}, "fits none of its forms"),
+        ({"oneOf": [*EITHER, True]}, {"pattern": "x"}, "more than one of its forms"),
+    ],
+)  # fmt: skip
+def test_properties_that_exclude_each_other(rest: Any, given_arguments: Any, told: str) -> None:
+    tool = make_tool(type="object", properties=P, **rest)
+    (error,) = validate_call({"name": "t", "arguments": given_arguments}, [tool]).errors
+    assert told in error if "tool 't':" not in told else told == error
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
