@@ -115,7 +115,7 @@ def test_unsupported_pools_are_errors() -> None:
 
 
 LEAF = {"type": "array", "items": {"$ref": "#/$defs/leaf"}, "$defs": {"leaf": {"enum": ["é", 1]}}}
-NAMED = {
+NAMED: dict[str, Any] = {
     "an identifier": {"$id": "https://x.example/a", "properties": {"a": {"$ref": "#/$defs/b"}},
                       "$defs": {"b": {"type": "integer"}}},
     "an anchor": {"properties": {"a": {"$ref": "#x"}}, "$defs": {"b": {"$anchor": "x", "type": "integer"}}},
