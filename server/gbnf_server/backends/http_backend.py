@@ -271,9 +271,8 @@ class EventStream(ABC):
         for piece in found if self._reads_calls and isinstance(found, list) else ():
             index, identifier = value_at(piece, "index"), value_at(piece, "id")
             name, arguments = value_at(piece, "function", "name"), value_at(piece, "function", "arguments")
-            known = [
-                each for each in self._calls if not name or (isinstance(index, int) and each.index == index)
-            ]
+            is_numbered = isinstance(index, int)
+            known = [each for each in self._calls if not name or (is_numbered and each.index == index)]
             if not known or (identifier and known[-1].identifier not in (None, identifier)):
                 known = [_CallPieces(index, identifier, str(name or ""))]
                 self._calls += known

@@ -59,7 +59,6 @@ _KEPT = 16
 
 _GRAMMAR_ERRORS: GrammarErrors = ((400, 500), ("format", "grammar", "schema"))
 _NANO = 1e-9
-_TOOL_ROLES = TemplateRoles(system=True, tool=True)
 
 
 class Ollama(HttpBackend):
@@ -116,14 +115,10 @@ class Ollama(HttpBackend):
                 yield event
 
     def _body(self, request: Request) -> dict[str, Any]:
+        roles = self._roles if request.tool_choice is None else TemplateRoles(system=True, tool=True)
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                ollama_message(message)
-                for message in adapt_messages(
-                    request.messages, _TOOL_ROLES if request.tool_choice is not None else self._roles
-                )
-            ],
+            "messages": [ollama_message(each) for each in adapt_messages(request.messages, roles)],
             "truncate": False,
             "shift": False,
             "options": {

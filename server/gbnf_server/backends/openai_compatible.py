@@ -180,11 +180,9 @@ class OpenAICompatible(HttpBackend):
 
         Raises RequestNotSupportedError if it refuses tools.
         """
-        optional = {"tool_choice": "tool_choice"} | (
-            {} if request.logprobs is not None else {"logprobs": "logprob"}
-        )
+        optional = {"tool_choice", "logprobs"} if request.logprobs is None else {"tool_choice"}
         said = error.message.lower() if error.status in _REFUSED else ""
-        if found := {name for name, word in optional.items() if name in body and word in said}:
+        if found := {name for name in optional & body.keys() if name.rstrip("s") in said}:
             self._refused |= found
             return True
         if "tools" in body and ("tool" in said or "function" in said):
