@@ -279,10 +279,11 @@ _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$schema"})
 
 
 def with_local_references(schema: Any, base: str = "#") -> Any:
-    """Return a schema of draft 2020-12 without names, each reference a JSON Pointer below `base`.
+    """Return a schema of draft 2020-12 without names, each reference a JSON Pointer.
 
-    So it may be a part of another schema. Raises SchemaError for a reference that leads nowhere or out of the
-    keywords of the schema, and for a dynamic one whose target depends on the path to it.
+    So it may be a part of another schema, at `base`, with its `$defs` at the root. Raises SchemaError for a
+    reference that leads nowhere or out of the keywords of the schema, and for a dynamic one whose target
+    depends on the path to it.
     """
     document = Document(schema)
     anchors = [each.get("$dynamicAnchor") for _, each in walk(schema) if isinstance(each, Mapping)]
@@ -302,7 +303,10 @@ def with_local_references(schema: Any, base: str = "#") -> Any:
             if is_dynamic or (isinstance(target, Mapping) and (pointer is None or id(target) not in known)):
                 problem = f"the target of {here.raw[keyword]!r} has no single JSON Pointer"
                 raise SchemaError(f"{here.pointer}/{keyword}", problem, 'Refer to "#/$defs/…".')
-            found = target if pointer is None else {"$ref": base + quote(pointer, safe="/~$!&'()*+,;=:@")}
+            found = target
+            if pointer is not None:
+                start = "#" if pointer.startswith("/$defs/") else base
+                found = {"$ref": start + quote(pointer, safe="/~$!&'()*+,;=:@")}
             if isinstance(found, dict) and "$ref" not in members:
                 members |= found
             else:

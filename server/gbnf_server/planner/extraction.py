@@ -458,11 +458,14 @@ class _Target(Generic[T]):
         is_object = declared.get("type") == "object" and "properties" in declared
         args: Any = {key: value for key, value in declared.items() if key not in {"title", "description"}}
         if not is_object:
+            definitions = {}
             try:
                 inner = with_local_references(as_2020_12(schema), f"#/properties/{_WRAPPED}")
+                definitions = inner.pop("$defs", {}) if isinstance(inner, dict) else {}
             except (SchemaError, RecursionError):  # with an $id, its references stay its own
                 inner = {"$id": "urn:gbnf:value", **declared}
             args = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+            args |= {"$defs": definitions} if definitions else {}
         described = str(declared.get("description", ""))
         description = " ".join(filter(None, (described.strip(), instructions.strip())))
         tool = build_tool(
