@@ -458,7 +458,7 @@ class _Target(Generic[T]):
         is_object = declared.get("type") == "object" and "properties" in declared
         args: Any = {key: value for key, value in declared.items() if key not in {"title", "description"}}
         if not is_object:
-            definitions = {}
+            definitions: dict[str, Any] = {}
             try:
                 inner = with_local_references(as_2020_12(schema), f"#/properties/{_WRAPPED}")
                 definitions = inner.pop("$defs", {}) if isinstance(inner, dict) else {}
