@@ -27,9 +27,7 @@ from gbnf_server.planner.extraction import ExtractionError, Extractor
 from gbnf_server.planner.options import CallFormat
 from tables import new_table, show
 
-TOPICS = (
-    "a frog, the first snow, a train, rain in May, a bicycle, the sea, a lost key, bread, a cat, moss"
-)
+TOPICS = "a frog, the first snow, a train, rain in May, a bicycle, the sea, a lost key, bread, a cat, moss"
 POEMS = (
     "the pond is quiet / a frog leaps into the sun / and the rings grow wide",
     "roses are red / violets are blue / this is a poem",

@@ -143,6 +143,7 @@ STRATEGIES: tuple[Configuration, ...] = (
     Configuration("text", _TEXT, {"call_format": "text"}),
     Configuration("lines", "no grammar; calls in the line protocol", {"call_format": "lines"}),
     _NATIVE,
+    Configuration("server", "the tool calls of the server's own API", {"call_format": "server"}),
     Configuration("grammar", "JSON calls, with a grammar that binds each name to its arguments", _JSON),
     Configuration("unaided", "as grammar, without evidence", _JSON | {"evidence": "none"}),
     Configuration("values", "as grammar, with evidence for values", _JSON | {"evidence": "values"}),
@@ -196,6 +197,8 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
     match strategy.settings["call_format"]:
         case "native":
             return backend.info().tool_format is not None
+        case "server":
+            return backend.info().takes_tools
         case "json":
             # an engine that takes a JSON Schema chooses the whitespace itself, and its schema is a union
             needs_gbnf = "whitespace" in strategy.settings or not strategy.union

@@ -110,7 +110,7 @@ STRATEGY_METRICS = (
 )
 _PREFERRED = (
     "native", "grammar", "unaided", "values", "arguments", "whitespace", "field", "free",
-    "text", "lines", "none",
+    "server", "text", "lines", "none",
 )  # fmt: skip
 """Order of preference among equals: a grammar guarantees valid calls, and reasoning costs time."""
 

@@ -22,6 +22,7 @@ from typing import Any
 from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.compiler.pool import no_callable_tool, pool_tools
 from gbnf.errors import SchemaError, clip
+from gbnf.schema.document import with_local_references
 from gbnf.schema.drafts import DIALECT
 from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -29,7 +30,7 @@ from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
-_OWN_BASE = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$schema")
+_NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})
 _MOST_BRANCHES = 16  # of one tool; more choices between required arguments become an `allOf`
 _SHOWN = 200
 
@@ -47,9 +48,9 @@ def call_schema(
     The targets of a tool's own references are in `$defs`, under the tool's name. The same arguments give the
     same dict: treat it as immutable.
 
-    Raises PoolError if no tool is left or two have the same name, SchemaError if a tool's schema has a base
-    of its own (`$id`, `$anchor` and the like), which a joint schema cannot have. A `$schema` of 2020-12 at
-    the top is allowed.
+    References by `$id`, `$anchor` and the like become JSON Pointers. Raises PoolError if no tool is left or
+    two have the same name, SchemaError for a `$schema`, other than 2020-12 at the top, and for a reference
+    that no pointer can replace (`with_local_references`).
     """
     return _call_schema(pool_tools(tools, final_answer, ask_user), tuple(steps), closed)
 
@@ -98,13 +99,16 @@ def _arguments(
     if str(offered.get("$schema", "")).rstrip("#") == DIALECT:  # the dialect of the joint schema
         offered = {keyword: value for keyword, value in offered.items() if keyword != "$schema"}
     for path, inside in walk(offered):
-        for keyword in _OWN_BASE:
-            if isinstance(inside, Mapping) and keyword in inside:
-                raise SchemaError(
-                    "/".join(["", *map(str, path), keyword]),
-                    f"the arguments of {tool.name!r} use {keyword}, which a joint schema cannot have",
-                    'Write references as JSON pointers, "#/$defs/…".',
-                )
+        if isinstance(inside, Mapping) and "$schema" in inside:
+            raise SchemaError(
+                "/".join(["", *map(str, path), "$schema"]),
+                f"the arguments of {tool.name!r} use $schema, which a joint schema cannot have",
+                "Write the schema in JSON Schema 2020-12.",
+            )
+    if any(
+        isinstance(inside, Mapping) and not inside.keys().isdisjoint(_NAMES) for _, inside in walk(offered)
+    ):
+        offered = with_local_references(offered)
     schema: dict[str, Any] = validation_schema(offered, frozenset(), closed=closed)
     if steps and tool.step_references:
         numbers = {name: {"enum": list(steps)} for name in tool.step_references}

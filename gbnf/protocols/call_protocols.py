@@ -1,4 +1,4 @@
-"""The protocols: a native format, JSON, one call by a JSON Schema, calls in text, and the line protocol.
+"""The protocols: native, JSON, one call by a JSON Schema, a server's own calls, calls in text, and in lines.
 
 In a reasoning field, the first property of a call, `{"thought": "…", "name": …}`, reasoning is part of the
 grammar, so that it works with every backend that takes one. It is removed before the call is validated.
@@ -6,7 +6,8 @@ grammar, so that it works with every backend that takes one. It is removed befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -32,22 +33,52 @@ from gbnf.protocols.protocol import (
     for_template,
 )
 from gbnf.protocols.readers import (
+    CALL_MARK,
     REASONING_KEY,
     AnswerInText,
     AnswerReader,
     FinalAnswerText,
+    SpokenText,
     TextCalls,
     WholeJsonCall,
 )
 from gbnf.regular.ecma262 import search
+from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ToolFormat, text_calls
 from gbnf.tool_formats.streaming import TextCallDeltas
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 
 
+class _ToolMessages(CallProtocol):
+    """Calls are entries of `tool_calls`, and their outcomes messages of the role "tool"."""
+
+    declares_tools: ClassVar[bool] = True
+
+    def call_message(self, call: Mapping[str, Any], number: int) -> Message:
+        """Return the message of a call, or of the final answer."""
+        if call["name"] == FINAL_ANSWER.name and not self.answers_by_call:
+            return {"role": "assistant", "content": call["arguments"]["message"]}
+        function = {"name": call["name"], "arguments": dict(call["arguments"])}
+        native = {"id": _call_id(number), "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [native]}
+
+    def outcome_message(self, content: str, name: str, number: int) -> Message:
+        """Return the message of a call's result or error."""
+        return {"role": "tool", "content": content, "tool_call_id": _call_id(number), "name": name}
+
+    def refused_messages(
+        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
+    ) -> tuple[Message, Message]:
+        """Return the messages of a refused text, and of the error."""
+        if call is not None and call["name"] != FINAL_ANSWER.name:
+            return self.call_message(call, number), self.outcome_message(error, call["name"], number)
+        refused, answer = super().refused_messages(text, call, error, number)
+        return refused, {**answer, "role": "user"}
+
+
 @dataclass(frozen=True)
-class NativeCalls(CallProtocol):
+class NativeCalls(_ToolMessages):
     """The format of the model's chat template, which declares the tools.
 
     A call is an entry of `tool_calls`, and its outcome a message of the role "tool" with the call's id; a
@@ -60,7 +91,6 @@ class NativeCalls(CallProtocol):
     answers_by_call: bool = False
     reasoning: bool = False
     name: ClassVar[str] = "native"
-    declares_tools: ClassVar[bool] = True
 
     @property
     def has_ids(self) -> bool:
@@ -124,27 +154,6 @@ class NativeCalls(CallProtocol):
         del prompt
         return for_template(messages, self.tool_format.id_pattern)
 
-    def call_message(self, call: Mapping[str, Any], number: int) -> Message:
-        """Return the message of a call, or of the final answer."""
-        if call["name"] == FINAL_ANSWER.name and not self.answers_by_call:
-            return {"role": "assistant", "content": call["arguments"]["message"]}
-        function = {"name": call["name"], "arguments": dict(call["arguments"])}
-        native = {"id": _call_id(number), "type": "function", "function": function}
-        return {"role": "assistant", "content": "", "tool_calls": [native]}
-
-    def outcome_message(self, content: str, name: str, number: int) -> Message:
-        """Return the message of a call's result or error."""
-        return {"role": "tool", "content": content, "tool_call_id": _call_id(number), "name": name}
-
-    def refused_messages(
-        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
-    ) -> tuple[Message, Message]:
-        """Return the messages of a refused text, and of the error."""
-        if call is not None and call["name"] != FINAL_ANSWER.name:
-            return self.call_message(call, number), self.outcome_message(error, call["name"], number)
-        refused, answer = super().refused_messages(text, call, error, number)
-        return refused, {**answer, "role": "user"}
-
 
 @dataclass(frozen=True)
 class JsonCalls(CallProtocol):
@@ -200,9 +209,13 @@ class JsonCalls(CallProtocol):
 
 @dataclass(frozen=True)
 class SchemaCalls(CallProtocol):
-    """One call as JSON by a JSON Schema, for servers that take no grammar."""
+    """One call as JSON by a JSON Schema, for servers that take no grammar.
+
+    `clamp`: numbers out of their bounds, which not every server enforces, are moved to them.
+    """
 
     reasoning_field: bool = False
+    clamp: bool = False
     name: ClassVar[str] = "json"
 
     def constraint(self, offered: Offered) -> Mapping[str, Any]:
@@ -218,16 +231,28 @@ class SchemaCalls(CallProtocol):
         """Return a reader of the call."""
         return WholeJsonCall(_answer(offered).name if offered.answer else None)
 
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> ParsedCall:
+        """Read a whole text, in which one call is made; see `CallProtocol`."""
+        parsed = super().read(text, tools, steps=steps, truncated=truncated)
+        if not self.clamp or not isinstance(parsed.call, dict):
+            return parsed
+        reasoning, call = pop_reasoning(parsed.call) if self.reasoning_field else ("", parsed.call)
+        return repaired_call(call, tools, steps, clamp=True, reasoning=reasoning)
+
 
 @dataclass(frozen=True)
 class CallsInText(CallProtocol):
     """Calls in any common syntax in a text, read with repairs; a text without one is the final answer.
 
     `lines`: the prompt requests the line protocol, rather than JSON. `reasoning_field`: as in `JsonCalls`.
+    `clamp`: see `gbnf.calls.repair_call`.
     """
 
     lines: bool = False
     reasoning_field: bool = False
+    clamp: bool = False
     is_constrained = False
     reads_truncated: ClassVar[bool] = True
 
@@ -282,18 +307,8 @@ class CallsInText(CallProtocol):
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
         if len(step.calls) > 1:
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
-        repaired = self.repaired(call, tools, steps)
-        kept = {REASONING_KEY: reasoning} if reasoning else {}
-        return ParsedCall(kept | repaired.call, "", (*repairs, *repaired.repairs), step.preface)
-
-    def repaired(
-        self, call: Mapping[str, Any] | ToolCall, tools: Sequence[Tool], steps: Sequence[int]
-    ) -> ParsedCall:
-        """Return a call with arguments that fit its tool's schema, as far as that is possible."""
-        from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
-
-        repaired = repair_call(call, tools, steps=steps)
-        return ParsedCall(dict(repaired.call), "", tuple(map(str, repaired.coercions)))
+        found = repaired_call(call, tools, steps, clamp=self.clamp, reasoning=reasoning, repairs=repairs)
+        return replace(found, preface=step.preface)
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call in the requested syntax."""
@@ -301,6 +316,69 @@ class CallsInText(CallProtocol):
             return super().call_message(call, number)
         text = render_tool_calls(ToolCall("", call["name"], dict(call["arguments"])), "yaml")
         return {"role": "assistant", "content": text}
+
+
+def server_calls_text(calls: Iterable[tuple[str, str]]) -> str:
+    """Return the text of a server's calls: of each the name, and the text of its arguments, unchanged."""
+    written = (
+        (json.dumps(name), (text.strip() or "{}").replace(CALL_MARK, "\u241e")) for name, text in calls
+    )
+    return "".join(f'{CALL_MARK}{{"name": {name}, "arguments": {text}}}\n' for name, text in written)
+
+
+@dataclass(frozen=True)
+class ServerCalls(_ToolMessages, CallsInText):
+    """The tool calls of the server's own API, which declares the tools; otherwise as `CallsInText`."""
+
+    name: ClassVar[str] = "server"
+    answers_by_call = False
+
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
+        """Return a reader of the text of an answer."""
+        del tools
+        return SpokenText(CALL_MARK)
+
+    def read(
+        self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
+    ) -> ParsedCall:
+        """Read the first call, repaired to fit its tool's schema. Invalid JSON is not repaired."""
+        content, *written = text.split(CALL_MARK)
+        if not written:
+            return super().read(content, tools, steps=steps, truncated=truncated)
+        if truncated:
+            raise UnreadableCallError("the call was cut and not executed; write a shorter one")
+        try:
+            call = parse_json(written[0])
+        except InvalidJsonError as error:
+            raise UnreadableCallError(f"the arguments of the call are not JSON: {error}") from None
+        given = call if isinstance(call, dict) else {}
+        if given.keys() != {"name", "arguments"} or not isinstance(given["arguments"], dict):
+            raise UnreadableCallError("the arguments of the call are not one JSON object")
+        left_out = f"ignored: left out {len(written) - 1} more calls; one is made at a time"
+        return repaired_call(call, tools, steps, clamp=self.clamp, repairs=[left_out] if written[1:] else ())
+
+    def refused_messages(
+        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
+    ) -> tuple[Message, Message]:
+        """Return the messages of a refused text, and of the error."""
+        return super().refused_messages(text.replace(CALL_MARK, "\n"), call, error, number)
+
+
+def repaired_call(
+    call: Mapping[str, Any] | ToolCall,
+    tools: Sequence[Tool],
+    steps: Sequence[int],
+    *,
+    clamp: bool,
+    reasoning: str = "",
+    repairs: Iterable[str] = (),
+) -> ParsedCall:
+    """Return a call with arguments that fit its tool's schema, as far as that is possible."""
+    from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
+
+    repaired = repair_call(call, tools, steps=steps, clamp=clamp)
+    kept = {REASONING_KEY: reasoning} if reasoning else {}
+    return ParsedCall(kept | repaired.call, "", (*repairs, *map(str, repaired.coercions)))
 
 
 def _answer(offered: Offered) -> Tool:

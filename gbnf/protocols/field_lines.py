@@ -29,9 +29,9 @@ from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.repair.arguments import FALSE, TRUE
 from gbnf.prompts.descriptions import field_placeholder
 from gbnf.prompts.messages import Message, field_lines_prompt
-from gbnf.protocols.call_protocols import CallsInText
+from gbnf.protocols.call_protocols import CallsInText, repaired_call
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.protocols.readers import looks_like_call
+from gbnf.protocols.readers import AnswerReader, Unread, looks_like_call
 from gbnf.schema.locations import Location
 from gbnf.strict_json import parse_json
 from gbnf.tools import Tool
@@ -142,7 +142,13 @@ class FieldLines(CallsInText):
             )
         for part in (part for value in arguments.values() for part in _parts(value)):
             self._refuse_placeholder(part)
-        return self.repaired({"name": self.tool.name, "arguments": arguments}, (self.tool,), steps)
+        call = {"name": self.tool.name, "arguments": arguments}
+        return repaired_call(call, (self.tool,), steps, clamp=self.clamp)
+
+    def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
+        """Return a reader that finds no answer: all of the text is a call."""
+        del tools
+        return Unread()
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call, as lines."""

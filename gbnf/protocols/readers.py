@@ -111,6 +111,10 @@ class FinalAnswerText(StringMember):
         super().__init__(_MESSAGE)
 
 
+CALL_MARK = "\x1e"
+"""What begins a call in the text of an answer with a server's own calls (RFC 7464)."""
+
+
 class AnswerInText(AnswerReader):
     """The answer in a text where calls are text: its prose up to a call, or the message of a `final_answer`.
 
@@ -131,21 +135,25 @@ class AnswerInText(AnswerReader):
 
 
 class SpokenText(AnswerReader):
-    """A text that is an answer, unless it begins like a call: then nothing of it is."""
+    """A text that is an answer, unless it begins like a call: then nothing of it is. `end`: what ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, end: str | None = None) -> None:
+        self._end = end
         self._text = ""
         self._is_call: bool | None = None
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are certain."""
+        chunk, ended, _ = (chunk, "", "") if self._end is None else chunk.partition(self._end)
         if self._is_call is None:
             self._text += chunk
             bare = self._text.lstrip()
             if not bare or bare.rstrip() in {"[", "<"}:
                 return []
             self._is_call, chunk = looks_like_call(bare), self._text
-        return [TextDelta(chunk)] if chunk and not self._is_call else []
+        deltas: list[Delta] = [TextDelta(chunk)] if chunk and not self._is_call else []
+        self._is_call = bool(ended) or self._is_call
+        return deltas
 
 
 class Unread(AnswerReader):

@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from weakref import ref
 
 from gbnf.errors import GbnfError, SchemaError, is_rust_panic
 from gbnf.schema.closing import close_objects
 from gbnf.schema.drafts import DIALECT, DRAFTS
-from gbnf.schema.keywords import CONDITION, OPTIONAL, UNEVALUATED, child_pointer, unknown_keywords
+from gbnf.schema.keywords import (
+    CONDITION,
+    OPTIONAL,
+    UNEVALUATED,
+    child_pointer,
+    map_subschemas,
+    unknown_keywords,
+    walk,
+)
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
 from gbnf.surrogates import has_surrogate
 from gbnf.work_limits import WorkLimitError, is_spent
@@ -207,7 +215,7 @@ class Document:
         if str(reference).startswith("#/") and not self._has_resources:
             pointer = unquote(reference[1:])
         else:
-            pointer = self._pointer(raw) or f"{subschema.pointer}/{keyword}"
+            pointer = self.pointer(raw) or f"{subschema.pointer}/{keyword}"
         self._forms.check(raw, pointer)
         return Subschema(
             raw,
@@ -220,12 +228,12 @@ class Document:
 
     def with_own_pointer(self, subschema: Subschema) -> Subschema:
         """Return the subschema with its own JSON Pointer, where it was reached inside a generated one."""
-        pointer = self._pointer(subschema.raw)
+        pointer = self.pointer(subschema.raw)
         if pointer is None or pointer == subschema.pointer:
             return subschema
         return replace(subschema, pointer=pointer)
 
-    def _pointer(self, raw: Any) -> str | None:
+    def pointer(self, raw: Any) -> str | None:
         """Return the pointer of an object of the document; None for others."""
         if self._parents is None:
             self._parents = _parents(self.root.raw)
@@ -265,6 +273,47 @@ class Document:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
             raise UndecidedError(f"{type(error).__name__}: {error}") from None
+
+
+_NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$schema"})
+
+
+def with_local_references(schema: Any, base: str = "#") -> Any:
+    """Return a schema of draft 2020-12 without names, each reference a JSON Pointer.
+
+    So it may be a part of another schema, at `base`, with its `$defs` at the root. Raises SchemaError for a
+    reference that leads nowhere or out of the keywords of the schema, and for a dynamic one whose target
+    depends on the path to it.
+    """
+    document = Document(schema)
+    anchors = [each.get("$dynamicAnchor") for _, each in walk(schema) if isinstance(each, Mapping)]
+    known = {id(each) for _, each in walk(schema)}
+
+    def rewritten(subschema: Subschema) -> Any:
+        here = document.enter(subschema)
+        if not isinstance(here.raw, Mapping):
+            return here.raw
+        copy = map_subschemas(here.raw, lambda path, _: rewritten(here.at(*path)))
+        members = {keyword: value for keyword, value in copy.items() if keyword not in _NAMES}
+        for keyword in [each for each in ("$ref", "$dynamicRef") if each in here.raw]:
+            name = members.pop(keyword).rpartition("#")[2]
+            target = document.follow(here, keyword).raw
+            pointer = document.pointer(target)
+            is_dynamic = keyword == "$dynamicRef" and anchors.count(name) > 1
+            if is_dynamic or (isinstance(target, Mapping) and (pointer is None or id(target) not in known)):
+                problem = f"the target of {here.raw[keyword]!r} has no single JSON Pointer"
+                raise SchemaError(f"{here.pointer}/{keyword}", problem, 'Refer to "#/$defs/…".')
+            found = target
+            if pointer is not None:
+                start = "#" if pointer.startswith("/$defs/") else base
+                found = {"$ref": start + quote(pointer, safe="/~$!&'()*+,;=:@")}
+            if isinstance(found, dict) and "$ref" not in members:
+                members |= found
+            else:
+                members["allOf"] = [*members.get("allOf", ()), found]
+        return members
+
+    return rewritten(document.root)
 
 
 def _parents(root: Any) -> dict[int, tuple[int, str]]:

@@ -153,11 +153,14 @@ def test_a_server_runs_the_configurations_whose_grammar_it_takes(
     assert {each.name for each in BY_NAME if each not in kept} == left_out
 
 
-def test_native_is_a_strategy_where_the_template_has_tools() -> None:
+def test_native_and_server_are_strategies_where_the_template_or_the_server_has_tools() -> None:
     backend = FakeBackend()
     source = NativeModel(model_path(), vocab_only=True).metadata["tokenizer.chat_template"]
-    backend.model = ModelInfo(tool_format=find_tool_format(source), takes_evidence=True)
+    facts: dict[str, Any] = {"tool_format": find_tool_format(source), "takes_evidence": True}
+    backend.model = ModelInfo(**facts, takes_tools=True)
     assert supported_strategies(backend) == STRATEGIES
+    backend.model = ModelInfo(**facts)
+    assert supported_strategies(backend) == tuple(each for each in STRATEGIES if each.name != "server")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)

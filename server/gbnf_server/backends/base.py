@@ -38,6 +38,9 @@ from gbnf_server.llama.token_values import TokenLogprob, TracedToken, ValueProba
 TemplateValue: TypeAlias = str | int | float | bool
 """The value of a variable of a chat template."""
 
+ToolChoice: TypeAlias = Literal["auto", "required", "none"]
+"""Whether an answer may be a call of a tool, has to be one, or may not be one."""
+
 Dialect = Literal["gbnf", "json_schema", "none"]
 """What a backend takes as a grammar: a `Grammar`, a JSON Schema (`gbnf.dialects.call_schema`), or nothing."""
 
@@ -52,10 +55,10 @@ class ModelInfo:
     refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
     has none or is unknown. `traces`: whether a request may ask for a trace. `takes_evidence`: whether it may
     have evidence, and the model is not trained to call its tools without. `gives_logprobs`: whether a request
-    may ask for log-probabilities and `probabilities`. `parameters`: the number of the
-    model's weights, None if it is unknown. `slots`: how many answers a llama-server generates at a time;
-    `build`: its version. `template_variables`: those of the chat template that requests may set, None if the
-    template is unknown.
+    may ask for log-probabilities and `probabilities`. `takes_tools`: whether it may have a `tool_choice`, as
+    far as the server has not refused one. `parameters`: the number of the model's weights, None if it is
+    unknown. `slots`: how many answers a llama-server generates at a time; `build`: its version.
+    `template_variables`: those of the chat template that requests may set, None if the template is unknown.
     """
 
     name: str = ""
@@ -66,6 +69,7 @@ class ModelInfo:
     traces: bool = False
     takes_evidence: bool = False
     gives_logprobs: bool = True
+    takes_tools: bool = False
     parameters: int | None = None
     slots: int = 1
     build: str = ""
@@ -87,7 +91,9 @@ MAX_LOGPROBS = 20
 class Request:
     """One call of a model. Raises ValueError for a value out of range.
 
-    `tools`: tools in OpenAI's form, declared through the chat template. `temperature`: 0 is greedy, and
+    `tools`: tools in OpenAI's form, declared through the chat template. `tool_choice`: the server's own API
+    has the tools and their calls instead; in the text, these are as `server_calls_text` writes them
+    (`gbnf.protocols.call_protocols`). `temperature`: 0 is greedy, and
     ignores `seed`. `top_p`, `top_k`, `min_p`: truncation of the distribution; the defaults are those of the
     backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
     reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
@@ -102,6 +108,7 @@ class Request:
     messages: Sequence[Message]
     grammar: AnswerFormat | None = None
     tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice | None = None
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
@@ -130,12 +137,13 @@ class Request:
     @property
     def is_whole_text(self) -> bool:
         """Whether all of the answer is its text, so that no reasoning is separated from it."""
-        return self.grammar is not None or bool(self.tools)
+        return self.grammar is not None or (bool(self.tools) and self.tool_choice is None)
 
     @property
     def is_native(self) -> bool:
         """Whether the answer is in the model's tool-call format: with calls, or reasoning in a grammar."""
-        return bool(self.tools) or (self.reasoning and isinstance(self.grammar, Grammar))
+        declared = bool(self.tools) and self.tool_choice is None
+        return declared or (self.reasoning and isinstance(self.grammar, Grammar))
 
     @property
     def reported_logprobs(self) -> int | None:

@@ -12,17 +12,21 @@ server tells of the answer.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from json import JSONDecodeError
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
 
 import httpx
 
+from gbnf.protocols.call_protocols import server_calls_text
+from gbnf.protocols.readers import CALL_MARK
+from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, HttpSession
@@ -31,6 +35,7 @@ from gbnf_server.backends.wire import (
     ENDED_EARLY,
     SurrogateJoiner,
     abbreviate,
+    join_surrogates,
     message_text,
     parse_json,
     value_at,
@@ -109,7 +114,7 @@ async def stream_answer(
     """
     arrived: list[BackendEvent] = []
     splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
-    stream = parser(splitter, request.max_tokens)
+    stream = parser(splitter, request.max_tokens, reads_calls=request.tool_choice is not None)
     response = httpx.Response(200)
     asked = {**body, **parser.FIELDS}
     received = session.lines("POST", path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
@@ -131,12 +136,24 @@ async def stream_answer(
         Completion("", "length", Usage(0, stream.pieces)) if is_broken_off else read(response, stream)
     )
     reasoning, text = splitter.close()
-    completion = replace(completion, text=text, reasoning=stream.reasoning or reasoning)
+    if calls := stream.calls_text():
+        arrived.append(TextDelta(calls))
+    completion = replace(completion, text=text + calls, reasoning=stream.reasoning or reasoning)
     if stream.detector.repeated and completion.finish_reason == "length":
         completion = replace(completion, shortened_at=len(completion.text), repeated=stream.detector.repeated)
     for event in arrived:
         yield event
     yield completion
+
+
+@dataclass(slots=True)
+class _CallPieces:
+    """A call of a tool as far as it has come."""
+
+    index: Any
+    identifier: Any
+    name: str
+    arguments: list[str] = field(default_factory=list)
 
 
 class EventStream(ABC):
@@ -145,6 +162,7 @@ class EventStream(ABC):
     A server or a proxy that does not stream sends one object, on one line or several. `last`: what the server
     tells of the whole answer, {} if it ended too early; `logprobs` and `pieces`: those that have come.
     `detector`: of what the text or the reasoning repeats without an end; what has arrived is then truncated.
+    `reads_calls`: whether the server calls tools.
     """
 
     FIELDS: ClassVar[Mapping[str, Any]] = {"stream": True}
@@ -152,8 +170,11 @@ class EventStream(ABC):
     REASONING: ClassVar[tuple[str, ...]] = ()
     """The keys of the reasoning in a message; some servers send the same under two."""
 
-    def __init__(self, splitter: ReasoningSplitter, max_tokens: int | None = None) -> None:
-        self._splitter, self._max_tokens = splitter, max_tokens
+    def __init__(
+        self, splitter: ReasoningSplitter, max_tokens: int | None = None, *, reads_calls: bool = False
+    ) -> None:
+        self._splitter, self._max_tokens, self._reads_calls = splitter, max_tokens, reads_calls
+        self._calls: list[_CallPieces] = []
         self._others: list[str] = []
         self._unreadable = ""  # a text that is not an object
         self._texts: dict[str, list[str]] = {key: [] for key in ("content", *self.REASONING)}
@@ -229,6 +250,7 @@ class EventStream(ABC):
                 continue
             self._texts[key].append(text)
             if key == "content":
+                text = text.replace(CALL_MARK, "\u241e") if self._reads_calls else text
                 self.detector.feed(text)
                 self._splitter.feed(text)
             else:
@@ -236,6 +258,29 @@ class EventStream(ABC):
                 if key == self._reasoning_key:
                     self.detector.feed(text)
                     self._splitter.feed_reasoning(text)
+
+    def calls_text(self) -> str:
+        """Return the calls so far as text. Raises MalformedTextError."""
+        calls = (
+            (join_surrogates(each.name), join_surrogates("".join(each.arguments))) for each in self._calls
+        )
+        return server_calls_text(calls)
+
+    def _add_calls(self, found: Any) -> None:
+        """Add the pieces of calls in an object: each of the call with its index, unless the id is another."""
+        for piece in found if self._reads_calls and isinstance(found, list) else ():
+            index, identifier = value_at(piece, "index"), value_at(piece, "id")
+            name, arguments = value_at(piece, "function", "name"), value_at(piece, "function", "arguments")
+            is_numbered = isinstance(index, int)
+            known = [each for each in self._calls if not name or (is_numbered and each.index == index)]
+            if not known or (identifier and known[-1].identifier not in (None, identifier)):
+                known = [_CallPieces(index, identifier, str(name or ""))]
+                self._calls += known
+            if arguments is not None:
+                text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+                self._count(text)
+                self.detector.feed(text)
+                known[-1].arguments.append(text)
 
     def _count(self, text: str) -> None:
         """Raise BackendError if a server continues after `max_tokens`.
@@ -294,6 +339,7 @@ class ChatStream(EventStream):
         elif message is None and not any(self._texts.values()):
             message = value_at(choice, "message")
         self._add(message)
+        self._add_calls(value_at(message, "tool_calls"))
         self._add_logprobs(value_at(choice, "logprobs", "content"))
         if isinstance(message, dict) or self.last:
             told = {**event, **(choice if isinstance(choice, dict) else {})}
@@ -308,6 +354,7 @@ class OllamaStream(EventStream):
 
     def _read(self, event: dict[str, Any]) -> None:
         self._add(event.get("message"))
+        self._add_calls(value_at(event, "message", "tool_calls"))
         if event.get("done") is True or _has_error(event):
             self.last = event
 

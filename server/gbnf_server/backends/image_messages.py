@@ -54,6 +54,10 @@ def ollama_message(message: Message) -> dict[str, Any]:
     """Return a message of Ollama's chat API."""
     images = message.get("images", ())
     plain: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+    if calls := message.get("tool_calls"):
+        plain["tool_calls"] = [{"function": call["function"]} for call in calls]
+    if "name" in message:
+        plain["tool_name"] = message["name"]
     return {**plain, "images": [_base64(image) for image in images]} if images else plain
 
 

@@ -17,6 +17,7 @@ Wire format: `docs/openapi.yaml` of the project; for `truncate` and `shift`, its
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -24,6 +25,7 @@ from typing import Any
 
 import httpx
 
+from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf_server.backends.base import (
@@ -39,7 +41,7 @@ from gbnf_server.backends.base import (
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message
-from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages, escape_texts
 from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
 from gbnf_server.system.errors import (
     ContextOverflowError,
@@ -90,13 +92,14 @@ class Ollama(HttpBackend):
             name=model,
             prompt_style=prompt_style or ("minimal" if DEMO_MODEL_NAME in model else "full"),
             gives_logprobs=False,
+            takes_tools=constrained,
             takes_images=True,  # Ollama itself handles them for a model without vision
         )
         self.dialect: Dialect = "json_schema" if constrained else "none"
         self._roles = TemplateRoles(system=True, tool=tool_role)
 
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
-        if request.tools:
+        if request.tools and request.tool_choice is None:
             raise RequestNotSupportedError(self.name, "tools", "Ollama constrains no calls of its own tools.")
         if request.template_variables:
             raise RequestNotSupportedError(self.name, "template_variables", "Leave them out.")
@@ -112,11 +115,10 @@ class Ollama(HttpBackend):
                 yield event
 
     def _body(self, request: Request) -> dict[str, Any]:
+        roles = self._roles if request.tool_choice is None else TemplateRoles(system=True, tool=True)
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [
-                ollama_message(message) for message in adapt_messages(request.messages, self._roles)
-            ],
+            "messages": [ollama_message(each) for each in adapt_messages(request.messages, roles)],
             "truncate": False,
             "shift": False,
             "options": {
@@ -136,6 +138,8 @@ class Ollama(HttpBackend):
             body["think"] = request.reasoning
         elif request.reasoning:
             body["think"] = True
+        if request.tools:
+            body["tools"] = escape_texts(list(request.tools), escape_control_tokens)
         if request.stop:
             body["options"]["stop"] = list(request.stop)
         return body
@@ -149,8 +153,10 @@ class Ollama(HttpBackend):
             if error.status == httpx.codes.NOT_FOUND and "model" in error.message:
                 hint = f"Get it with `ollama pull {self.model}`."
                 raise ServerResponseError(error.status, f"{error.message}. {hint}") from None
+            if "tools" in body and error.status == httpx.codes.BAD_REQUEST and "tool" in error.message:
+                raise RequestNotSupportedError(self.name, "tools", f"It answered: {error.message}") from None
             raise
-        self._check_whole(answer, body["messages"])
+        self._check_whole(answer, [*body["messages"], {"content": json.dumps(body.get("tools", ()))}])
         # servers before 0.3 give no reason: then only the count shows a truncation
         full = parse_count(answer.get("eval_count")) >= body["options"]["num_predict"]
         reason = answer.get("done_reason", "length" if full else "stop")

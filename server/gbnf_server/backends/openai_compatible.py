@@ -3,7 +3,7 @@
     vllm        structured_outputs: {"grammar": GBNF}       since vLLM 0.12
     sglang      ebnf: GBNF
     lm_studio   response_format: {"type": "json_schema"}    LM Studio, llama-server and others
-    plain       nothing: calls are parsed from text
+    plain       nothing: the server's own `tools`, or calls that are parsed from text
 
 vLLM and SGLang get the grammar in the subset of GBNF that xgrammar supports. Their chat endpoints take calls
 out of the text with a parser that depends on how they were started, and do not show the chat template. So
@@ -16,7 +16,7 @@ Output".
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Literal
@@ -48,6 +48,7 @@ from gbnf_server.system.errors import (
     ConversationRefusedError,
     GrammarRefusedError,
     RequestNotSupportedError,
+    ServerResponseError,
 )
 from gbnf_server.system.event_loop import shared_loop
 
@@ -59,6 +60,8 @@ _DIALECTS: dict[ServerKind, Dialect] = {
     "lm_studio": "json_schema",
     "plain": "none",
 }
+_REFUSED = frozenset({400, 404, 422, 500, 501})
+"""The statuses of errors that may mean that a server has no field of this name."""
 _GRAMMAR_ERRORS: wire.GrammarErrors = (
     (400, 422),
     ("grammar", "ebnf", "structured", "guided", "response_format", "schema"),
@@ -110,6 +113,7 @@ class OpenAICompatible(HttpBackend):
         self._prompt_style: PromptStyle = prompt_style
         self._roles = TemplateRoles(system=True, tool=tool_role)
         self._model, self._context_length = model, context_length
+        self._refused: set[str] = set()  # fields that the server has refused
         self._is_listed = False  # whether the server has listed its models
 
     @property
@@ -124,6 +128,8 @@ class OpenAICompatible(HttpBackend):
             prompt_style=self._prompt_style,
             takes_images=True,
             tool_format=self._tool_format,
+            gives_logprobs=self.dialect != "none",  # of no use without a grammar
+            takes_tools=self._tool_format is None and "tools" not in self._refused,
             template_variables=self._variables,
         )
 
@@ -154,15 +160,43 @@ class OpenAICompatible(HttpBackend):
             _, request = await self._timed(request, self._fetch_model(session))
         read = partial(self._read, request=request)
         path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
-        body = await run_beside(partial(self._body, request), (request.messages, request.tools))
-        answer = stream_answer(session, path, body, request, ChatStream, read)
-        async with aclosing(answer):
-            async for event in answer:
-                yield event
+        has_begun = False
+        while True:
+            body = await run_beside(partial(self._body, request), (request.messages, request.tools))
+            answer = stream_answer(session, path, body, request, ChatStream, read)
+            try:
+                async with aclosing(answer):
+                    async for event in answer:
+                        has_begun = True
+                        yield event
+            except ServerResponseError as error:
+                if has_begun or not self._may_leave_out(error, request, body):
+                    raise
+            else:
+                return
+
+    def _may_leave_out(self, error: ServerResponseError, request: Request, body: Mapping[str, Any]) -> bool:
+        """Return whether the server refuses a field without which it can be asked again.
+
+        Raises RequestNotSupportedError if it refuses tools.
+        """
+        optional = {"tool_choice", "logprobs"} if request.logprobs is None else {"tool_choice"}
+        said = error.message.lower() if error.status in _REFUSED else ""
+        if found := {name for name in optional & body.keys() if name.rstrip("s") in said}:
+            self._refused |= found
+            return True
+        if "tools" in body and ("tool" in said or "function" in said):
+            self._refused.add("tools")
+            raise RequestNotSupportedError(self.name, "tools", f"It answered: {error.message}") from None
+        return False
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
-        if request.tools and self._tool_format is None:
+        if request.tool_choice is not None and not self.info().takes_tools:
+            raise RequestNotSupportedError(self.name, "tools", "Use the call format text.")
+        if request.probabilities and self.dialect == "none":
+            raise RequestNotSupportedError(self.name, "probabilities", "Use a server that takes a grammar.")
+        if request.tools and request.tool_choice is None and self._tool_format is None:
             raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
         if request.template_variables and self._variables == frozenset():
             raise RequestNotSupportedError(self.name, "template_variables", "Leave them out.")
@@ -204,7 +238,11 @@ class OpenAICompatible(HttpBackend):
         }
         if request.stop:
             body["stop"] = list(request.stop)
-        if request.reported_logprobs is not None:
+        if request.tools and request.tool_choice is not None:
+            body["tools"] = escape_texts(list(request.tools), escape_control_tokens)
+            if request.tool_choice != "auto" and "tool_choice" not in self._refused:
+                body["tool_choice"] = request.tool_choice
+        if request.logprobs is not None or (request.probabilities and "logprobs" not in self._refused):
             body |= {"logprobs": True, "top_logprobs": request.reported_logprobs}
         if request.cache_salt and self.dialect == "gbnf":
             body["cache_salt"] = request.cache_salt  # of vLLM and SGLang
@@ -227,7 +265,8 @@ class OpenAICompatible(HttpBackend):
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""
         if self._rules is None or not self._renders(request):
-            messages = adapt_messages(request.messages, self._roles)
+            roles = TemplateRoles(system=True, tool=self._roles.tool or request.tool_choice is not None)
+            messages = adapt_messages(request.messages, roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")
         conversation = self._rules.conversation(request)
@@ -256,13 +295,17 @@ class OpenAICompatible(HttpBackend):
 
     def _read(self, response: httpx.Response, stream: EventStream, request: Request) -> Completion:
         answer = wire.read_object(
-            response, stream.last, context_length=self._context_length, grammar_errors=_GRAMMAR_ERRORS
+            response,
+            stream.last,
+            context_length=self._context_length,
+            grammar_errors=((), ()) if request.grammar is None else _GRAMMAR_ERRORS,
         )
+        ended = ("stop",) if request.tool_choice is None else ("stop", "tool_calls")
         usage, told = answer.get("usage"), (answer.get("stop_reason"), answer.get("matched_stop"))
         return Completion(
             text="",
             # any other reason ("content_filter", "abort", …) is a truncation, so that no call is executed
-            finish_reason="stop" if answer.get("finish_reason") == "stop" else "length",
+            finish_reason="stop" if answer.get("finish_reason") in ended else "length",
             usage=Usage(
                 wire.parse_count(wire.value_at(usage, "prompt_tokens")),
                 wire.parse_count(wire.value_at(usage, "completion_tokens")),

@@ -199,6 +199,8 @@ class TemplateRules:
         The model reasons if the request asks for it, or after a `reasoning_message`; otherwise an answer with
         a grammar has no reasoning.
         """
+        if request.tool_choice is not None:
+            raise RequestNotSupportedError("the backend", "tool_choice", "Declare the tools without it.")
         if request.tools and self.tool_format is None:
             hint = "Describe them in a message."
             raise RequestNotSupportedError("the model's chat template", "tools", hint)

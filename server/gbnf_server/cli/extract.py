@@ -207,6 +207,7 @@ def _opened(
                 seed=sampling.seed,
                 spans=spans,
                 date_order=date_order,
+                clamp=sampling.clamp,
             )
         except (SchemaError, ManifestError) as error:
             raise InputError(f"{input_files.source_name(schema)}: {error}") from None
@@ -263,7 +264,8 @@ def _csv_line(values: Iterable[Any]) -> str:
 
 def _line(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
     if isinstance(result, Exception):
-        return {"error": str(result), "attempts": [each.text for each in result.attempts]}
+        attempts = [each.text for each in result.attempts]
+        return {"error": str(result), "outcome": result.outcome, "attempts": attempts}
     return result.to_json()
 
 

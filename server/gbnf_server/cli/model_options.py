@@ -116,6 +116,9 @@ class SamplingOptions:
     max_tokens: MaxTokensOption = 512
     temperature: TemperatureOption = 0.0
     seed: SeedOption = 0
+    clamp: Annotated[
+        bool, "Move numbers out of their bounds to the nearest bound, in calls that no GBNF constrains."
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class RunLimits:
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             seed=sampling.seed,
+            clamp=sampling.clamp,
             language=self.language,
             hints=not self.no_hints,
             max_depth=self.max_depth,

@@ -62,10 +62,11 @@ def run(
     yes: ApproveAllOption = False,
     output: OutputOptions,
     call_format: Annotated[
-        Literal["native", "json", "text", "lines"] | None,
+        Literal["native", "server", "json", "text", "lines"] | None,
         typer.Option(
             help="How the model writes calls: as its chat template does (default if that has tools) or as "
-            "JSON, both constrained by a grammar, as text tool calls in any common syntax, or in the line "
+            "JSON, both constrained by a grammar, by the server's own tool calling (default of --backend "
+            "openai, if the server has it), as text tool calls in any common syntax, or in the line "
             "protocol. GBNF_GRAMMAR=0: json without a grammar."
         ),
     ] = None,

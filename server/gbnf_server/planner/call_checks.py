@@ -28,6 +28,7 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
+from gbnf.prompts.descriptions import call_skeleton
 from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
@@ -206,7 +207,7 @@ def check_call(
     """Return a call that may be executed, whoever wrote it. Raises `CallRefusedError`."""
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefusedError("invalid", _too_early(call, offer) or "; ".join(verdict.errors))
+        raise CallRefusedError("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):
@@ -436,11 +437,18 @@ def _repeats(completion: Completion) -> str:
     )
 
 
-def _too_early(call: Any, offer: OfferedTools) -> str:
+def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
     """Return why a tool may not be called in this step but in a later one, "" if that is not the fault."""
     name = call.get("name") if isinstance(call, dict) else None
     if not isinstance(name, str) or any(tool.name == name for tool in offer.callable):
         return ""
+    is_text = name == FINAL_ANSWER.name and all(tool.name != name for tool in offer.described)
+    if is_text and offer.own:  # the model has never heard of this tool
+        needed = [tool for tool in offer.own if tool.name in offer.waiting.get(name, ())] or offer.own
+        shown = options.protocol.call_message(json.loads(call_skeleton(needed[0])), 0)["content"]
+        names = " or ".join(tool.name for tool in needed[:_MOST_NAMED])
+        such = f", such as {shown}" if shown else ""
+        return f"this is no call of {names}; answer with a call of {needed[0].name}{such}"
     if name in offer.left_out:
         others = " or ".join(tool.name for tool in offer.own[:_MOST_NAMED])
         answers = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
@@ -468,7 +476,8 @@ def _read(completion: Completion, offer: OfferedTools, options: ResolvedOptions)
             or f"the call was cut after {completion.usage.completion_tokens} tokens and not executed; "
             "write a shorter one",
         )
-    if completion.grammar_violation is not None:
+    is_repaired = options.clamp and isinstance(offer.grammar, Mapping)  # and validated then
+    if completion.grammar_violation is not None and not is_repaired:
         raise CallRefusedError(
             "ungrammatical", f"the call does not fit the format: {completion.grammar_violation}"
         )

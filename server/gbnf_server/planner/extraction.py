@@ -29,9 +29,12 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_orig
 from typing_extensions import TypeVar
 
 from gbnf.compiler.pool import compile_pool
+from gbnf.errors import SchemaError
 from gbnf.findings import Finding
 from gbnf.prompts.messages import Image
 from gbnf.protocols.field_lines import fits_lines
+from gbnf.schema.document import with_local_references
+from gbnf.schema.drafts import as_2020_12
 from gbnf.schema.models import InstanceReader, json_schema_of
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
@@ -54,6 +57,9 @@ T = TypeVar("T", default=Any)
 Model: TypeAlias = str | Path | Backend | None
 """A GGUF file, "smollm2", the URL of a llama-server, or a backend; by default smollm2."""
 
+ExtractionOutcome: TypeAlias = Literal["invalid", "error", "hang"]
+"""Why there is no value; see `ExtractionError`."""
+
 _WRAPPED = "value"
 
 
@@ -66,10 +72,16 @@ class Attempt:
 
 
 class ExtractionError(GbnfServerError):
-    """No attempt gave a valid value. Field: `attempts`."""
+    """No attempt gave a valid value. Fields: `attempts`, and `outcome`.
 
-    def __init__(self, problem: str, attempts: Sequence[Attempt]) -> None:
-        self.attempts = tuple(attempts)
+    `outcome`: "invalid", what the model wrote was refused; "error", the server or a validator failed, or the
+    text cannot be asked; "hang", the time limit ended it.
+    """
+
+    def __init__(
+        self, problem: str, attempts: Sequence[Attempt], outcome: ExtractionOutcome = "invalid"
+    ) -> None:
+        self.attempts, self.outcome = tuple(attempts), outcome
         super().__init__(problem)
 
 
@@ -128,8 +140,9 @@ class Extractor(Generic[T]):
     `type_`: see the module. `instructions`: what is wanted beyond the type and its descriptions. `attempts`:
     how often the model may try. `max_tokens`: of an attempt; `max_seconds`: of all. `spans`: dates, times,
     durations and numbers are those that the text has, where it has some; `date_order`: what comes first in
-    03/04/2026, by default as the text says. `call_format`: how the value is written; by default as a call, or
-    as lines if the model's server takes no grammar and the value has few parts. Raises
+    03/04/2026, by default as the text says. `clamp`: numbers out of their bounds are moved to them, where no
+    grammar in GBNF enforces those. `call_format`: how the value is written; by default as a call, or as lines
+    if the model's server takes no grammar and the value is scalars and at most one list of them. Raises
     InvalidArgumentError for a type without a JSON Schema, SchemaError for a schema that no value satisfies,
     and what opening the model raises.
     """
@@ -148,6 +161,7 @@ class Extractor(Generic[T]):
         spans: bool = True,
         date_order: Literal["day", "month"] | None = None,
         call_format: CallFormat | None = None,
+        clamp: bool = False,
         concurrency: int = 1,
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
@@ -177,16 +191,17 @@ class Extractor(Generic[T]):
             property_order="declared",
             spans=spans,
             date_order=date_order,
+            clamp=clamp,
         )
-        self._spans, self._order = spans, date_order
+        self._spans, self._order, self._attempts = spans, date_order, attempts
         #: Whether a value is no object with fields, so that it has the field "value" in a table.
         self.is_wrapped = self._target.is_wrapped
         #: The names of the fields of a value.
         self.fields = tuple(tool.args["properties"])
         context = Context(Workspace(folder))
         self._planner = Planner((tool,), self._backend, options, context=context, resumes=True)
-        settings = attempts, max_tokens, temperature, seed, spans, date_order, call_format, self._backend.name
-        self.fingerprint = digest([tool.fingerprint, *settings])
+        settings = (attempts, max_tokens, temperature, seed, spans, date_order, clamp, call_format)
+        self.fingerprint = digest([tool.fingerprint, *settings, self._backend.name])
 
     def extract(self, text: str, images: Sequence[Image] = ()) -> Extraction[T]:
         """Return the value that the text describes.
@@ -232,7 +247,7 @@ class Extractor(Generic[T]):
                 try:
                     check_request(text)
                 except ValueError as error:
-                    return ExtractionError(str(error), ())
+                    return ExtractionError(str(error), (), "error")
                 key = digest(text)
                 if records := known.get(key):  # of an earlier process, each once
                     return self._read(records.pop(0))
@@ -240,7 +255,7 @@ class Extractor(Generic[T]):
                     record = self._record(await self._planner.arun(text))
                 except AnswerTimeoutError as error:
                     unanswered.add(error)
-                    return ExtractionError(str(error), ())
+                    return ExtractionError(str(error), (), "hang")
                 unanswered.end()
                 if results is not None:
                     results.append({"of": self.fingerprint, "text": key, "result": record})
@@ -271,7 +286,13 @@ class Extractor(Generic[T]):
         if run.outcome != "answered" or last is None or last.call is None:
             problem = next((step.error for step in reversed(run.steps) if step.error), run.error)
             tried = f"no valid value after {len(attempts)} attempts; the last: " if attempts else ""
-            return {"error": f"{tried}{problem}", "attempts": attempts}
+            # of a step that the limit has ended, no check has judged the text
+            is_ended = (
+                len(attempts) < self._attempts or last is None or (last.call is None and last.refusal is None)
+            )
+            hangs = run.outcome == "exhausted" and is_ended
+            outcome = "error" if run.outcome == "failed" else "hang" if hangs else "invalid"
+            return {"error": f"{tried}{problem}", "attempts": attempts, "outcome": outcome}
         json_value = self._target.given(last.call["arguments"])
         known = self._target.schema, run.query, run.started_at.date(), self._order
         spans = self._spans and taken_spans(json_value, *known)
@@ -292,7 +313,7 @@ class Extractor(Generic[T]):
         """Return the result of a record."""
         attempts = tuple(Attempt(**each) for each in record["attempts"])
         if "error" in record:
-            return ExtractionError(record["error"], attempts)
+            return ExtractionError(record["error"], attempts, record.get("outcome", "invalid"))
         values = tuple(ValueProbability(**each) for each in record["values"])
         given, usage = record["json"], Usage(**record["usage"])
         known = values, usage, record["seconds"], attempts, self.findings, record.get("spans", {})
@@ -315,6 +336,7 @@ class Options(TypedDict, total=False):
     spans: bool
     date_order: Literal["day", "month"] | None
     call_format: CallFormat | None
+    clamp: bool
 
 
 @overload
@@ -442,9 +464,15 @@ class _Target(Generic[T]):
         name = re.sub(r"\W+", "_", str(called), flags=re.ASCII).strip("_")[:40] or _WRAPPED
         is_object = declared.get("type") == "object" and "properties" in declared
         args: Any = {key: value for key, value in declared.items() if key not in {"title", "description"}}
-        if not is_object:  # with an $id, its references stay its own
-            inner = {"$id": "urn:gbnf:value", **declared} if declared else schema
+        if not is_object:
+            definitions: dict[str, Any] = {}
+            try:
+                inner = with_local_references(as_2020_12(schema), f"#/properties/{_WRAPPED}")
+                definitions = inner.pop("$defs", {}) if isinstance(inner, dict) else {}
+            except (SchemaError, RecursionError):  # with an $id, its references stay its own
+                inner = {"$id": "urn:gbnf:value", **declared}
             args = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+            args |= {"$defs": definitions} if definitions else {}
         described = str(declared.get("description", ""))
         description = " ".join(filter(None, (described.strip(), instructions.strip())))
         tool = build_tool(

@@ -27,7 +27,7 @@ from math import inf
 from typing import Any, TypeAlias
 
 from gbnf.errors import GbnfError, clip
-from gbnf.prompts.messages import Image, Message, error_text, result_text
+from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
 from gbnf.strict_json import nests_deeper
@@ -84,6 +84,7 @@ from gbnf_server.system.errors import (
     ExecutorError,
     ExecutorTimeoutError,
     MalformedTextError,
+    RequestNotSupportedError,
 )
 
 _MOST_WITHOUT_RESULT = 4
@@ -174,9 +175,14 @@ class _Loop(ModelCalls):
                 yield from self.warn(str(finding))
         lost = False
         try:
-            run = None
+            run, loop = None, self
             while run is None:
-                run = yield from self._step()
+                try:
+                    run = yield from loop._step()
+                except RequestNotSupportedError as error:
+                    if options.call_format != "server" or error.field != "tools" or loop is not self:
+                        raise
+                    loop = yield from self._in_text(error)
         except GbnfError as error:
             if (cut := state.unfinished) is not None:
                 step = Step(cut.step, cut.text, model_s=cut.duration_s, reasoning=cut.reasoning)
@@ -281,6 +287,18 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _in_text(self, error: RequestNotSupportedError) -> Part[_Loop]:
+        """Return the rest of a run whose server refuses tools: the prompt describes them instead."""
+        state, in_text = self.state, replace(self.options, call_format="text")
+        yield from self.warn(f"{error}. The prompt describes the tools instead (call format text)")
+        state.number -= 1
+        state.in_system_message = state.described = ()
+        for index, message in enumerate(state.history):
+            calls = [call_text(call["function"]) for call in message.get("tool_calls", ())]
+            plain: Message = {"role": message["role"], "content": "\n".join(calls) or message["content"]}
+            state.history[index] = {**plain, "images": message["images"]} if "images" in message else plain
+        return replace(self, options=in_text)
 
     def _after_draft(self, draft: str, offer: OfferedTools, whole: OfferedTools) -> OfferedTools:
         """Return what is offered after the draft of an answer: all tools if it calls one of them.

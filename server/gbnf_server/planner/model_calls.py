@@ -28,7 +28,7 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
-from gbnf_server.backends.base import MAX_ALTERNATIVES, Completion, Request
+from gbnf_server.backends.base import MAX_ALTERNATIVES, Completion, Request, ToolChoice
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
 from gbnf_server.planner.call_checks import OfferedTools
@@ -189,6 +189,7 @@ class ModelCalls:
                 {**each, "content": state.query} if each["content"].startswith(added) else each
                 for each in messages
             )
+        may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:
             reasoning_tags, language = options.reasoning_tags, options.language
@@ -200,7 +201,9 @@ class ModelCalls:
             )
             reasoning = _reasoning_text(thinking, reasoning_tags)
             messages = _call_messages(messages, reasoning, reasoning_tags, language)
-        completion, seconds = yield from self._ask(messages, offer.grammar, "call", tools, offer.evidence)
+        completion, seconds = yield from self._ask(
+            messages, offer.grammar, "call", tools, offer.evidence, "auto" if may_answer else "required"
+        )
         if completion.reclaimed:
             yield from self.warn(
                 f"step {state.number}: the server returned the call as reasoning, and it was moved back; "
@@ -229,6 +232,7 @@ class ModelCalls:
         purpose: Purpose,
         tools: tuple[dict[str, Any], ...] = (),
         evidence: Evidence | None = None,
+        tool_choice: ToolChoice = "none",
     ) -> Part[tuple[Completion, float]]:
         """Call the model; return the completion, and its seconds."""
         state, options = self.state, self.options
@@ -242,6 +246,7 @@ class ModelCalls:
             messages,
             grammar,
             tools=tools,
+            tool_choice=tool_choice if tools and options.call_format == "server" else None,
             reasoning=reasons,
             max_tokens=max_tokens + options.reasoning_budget if reasons else max_tokens,
             temperature=options.temperature,

@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeAlias
 from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.prompts.messages import PromptStyle
-from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
+from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls, ServerCalls
 from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import CallProtocol
 from gbnf.tool_formats import ToolFormat
@@ -22,10 +22,12 @@ from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.system.errors import RequestNotSupportedError
 
-CallFormat: TypeAlias = Literal["native", "json", "text", "lines"]
+CallFormat: TypeAlias = Literal["native", "server", "json", "text", "lines"]
 """How the model writes a call, and how the call is read.
 
 native   the format of the model's chat template, which declares the tools; constrained by a grammar
+server   the server's own tool calling (`tools`, `tool_calls`), for servers that take no grammar: read with
+         repairs; a server that refuses tools is asked as for `text`
 json     JSON, constrained by a grammar of the tools offered if the backend takes one, otherwise requested by
          the prompt only; the whole text must be one JSON call
 text     requested as JSON, read in any common syntax and repaired (`gbnf.calls`)
@@ -66,7 +68,8 @@ class PlannerOptions:
             tools whose manifests say so (`[offer] terminal`), and `final_answer`; if one of these tools is
             required, the run ends with it only.
         call_format: see `CallFormat`. By default "native" if the model's chat template has tools, otherwise
-            "json"; "json" for reasoning in a field; "text" if the backend takes no grammar.
+            "json"; "json" for reasoning in a field. If the backend takes no grammar, "server" if it takes
+            tools, otherwise "text".
         whitespace: the layout of calls in the format "json" (`gbnf.compiler.layout`), for backends that take
             GBNF. "free" suits only models that do worse without line breaks: `gbnf tune` measures it.
         compact: shorten old results and steps in the prompt when the history nears the model's context
@@ -95,6 +98,7 @@ class PlannerOptions:
         max_depth: objects and arrays in arguments with more than this many around them may be any JSON in a
             grammar, and are only validated (`gbnf.compile_pool`). Not for backends that take a JSON Schema.
         probabilities: have the steps tell how probable the values of their calls were.
+        clamp: in calls that are repaired (without a grammar in GBNF), move numbers to the nearest bound.
         confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
         spans: constrain dates, times, durations and numbers to those that the request has, where it has some
@@ -130,6 +134,7 @@ class PlannerOptions:
     property_order: PropertyOrder = "any"
     max_depth: int = MAX_DEPTH
     probabilities: bool = False
+    clamp: bool = False
     confirm_below: float = 0.0
     spans: bool = False
     date_order: Literal["day", "month"] | None = None
@@ -148,8 +153,9 @@ class PlannerOptions:
             raise ValueError(f"confirm_below is {self.confirm_below}; it must be a probability, from 0 to 1")
         if isinstance(self.max_tools, int) and self.max_tools < 1:
             raise ValueError(f"max_tools is {self.max_tools}; it must be at least 1, or None for all tools")
-        if self.reasoning == "field" and self.call_format == "native":
-            raise ValueError("reasoning is 'field', which a native call has no place for; use 'free'")
+        if self.reasoning == "field" and self.call_format in ("native", "server"):
+            problem = f"which a call of the format {self.call_format} has no place for"
+            raise ValueError(f"reasoning is 'field', {problem}; use 'free'")
         for name in ("required", "terminal"):
             if isinstance(names := getattr(self, name), str):
                 raise ValueError(f"{name} is {names!r}; it must be a tuple of names: ({names!r},)")  # noqa: TRY004 - as every bad option
@@ -198,11 +204,13 @@ class ResolvedOptions(PlannerOptions):
             by_call = self.prompt_style == "minimal"
             return NativeCalls(self.tool_format, by_call, reasoning=self.reasoning == "free")
         if self.call_format == "lines" and self.only_tool is not None:
-            return FieldLines(tool=self.only_tool, reasoning_field=reasons)
+            return FieldLines(tool=self.only_tool, reasoning_field=reasons, clamp=self.clamp)
+        if self.call_format == "server":
+            return ServerCalls(clamp=self.clamp)
         if self.call_format != "json":
-            return CallsInText(lines=self.call_format == "lines", reasoning_field=reasons)
+            return CallsInText(self.call_format == "lines", reasoning_field=reasons, clamp=self.clamp)
         if self.constrained and self.dialect == "json_schema":
-            return SchemaCalls(reasoning_field=reasons)
+            return SchemaCalls(reasoning_field=reasons, clamp=self.clamp)
         return JsonCalls(
             is_constrained=self.constrained,
             reasoning_field=reasons,
@@ -213,7 +221,7 @@ class ResolvedOptions(PlannerOptions):
     def resolve(cls, options: PlannerOptions, backend: Backend, *, constrained: bool = True) -> Self:
         """Add the properties of `backend` to `options`.
 
-        Raises RequestNotSupportedError for the call format "native" with a backend or model that has none,
+        Raises RequestNotSupportedError for the call format "native" or "server" with a backend that has none,
         and the errors of `Backend.info`.
         """
         constrained = constrained and backend.dialect != "none"
@@ -221,7 +229,10 @@ class ResolvedOptions(PlannerOptions):
         call_format = options.call_format
         if call_format is None:
             is_native = constrained and options.reasoning != "field" and info.tool_format is not None
-            call_format = "text" if backend.dialect == "none" else "native" if is_native else "json"
+            call_format = "native" if is_native else "json"
+            if backend.dialect == "none":
+                has_place = options.reasoning != "field" and info.prompt_style != "minimal"
+                call_format = "server" if info.takes_tools and has_place else "text"
         tool_format = info.tool_format if call_format == "native" else None
         if call_format == "native" and tool_format is None:
             raise RequestNotSupportedError(
@@ -229,6 +240,9 @@ class ResolvedOptions(PlannerOptions):
                 "the call format native",
                 "Its chat template has no tools, or is unknown. Use the call format json.",
             )
+        if call_format == "server" and not info.takes_tools:
+            hint = "Use the call format text."
+            raise RequestNotSupportedError(backend.name, "the call format server", hint)
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
         # a model that is trained with the style "minimal" knows its tools, and pools of any size
         is_trained, size = info.prompt_style == "minimal", info.parameters

@@ -199,16 +199,19 @@ class Planner:
         _check(query, history)
         context, tools = self.context.for_turn(), self.tools
         prepare_executors(tools, context)
+        options = self.options
+        if options.call_format == "server" and not self.backend.info().takes_tools:  # it has refused them
+            options = replace(options, call_format="text")
         clock = self._clock or steady_clock(context.now())
         planning = plan(
             query,
             tools,
-            self.options,
+            options,
             turn=context.turn,
             clock=clock,
             images=tuple(images),
             # as many characters as the context has tokens: about a third of it
-            history=earlier_messages(history, self.options, self.backend.context_length()) if history else (),
+            history=earlier_messages(history, options, self.backend.context_length()) if history else (),
         )
         environment = RunEnvironment(self.answers, context, self.hooks, clock=clock, resumes=self._resumes)
         return planning, environment

@@ -104,13 +104,43 @@ def test_unsupported_pools_are_errors() -> None:
         call_schema([LIST, LIST])
     with pytest.raises(PoolError, match="earlier step"):
         call_schema([tool("t", required=["from_step"], properties={"from_step": {"type": "integer"}})])
-    with pytest.raises(SchemaError, match=r"\$anchor.*joint schema"):
-        call_schema([tool("t", properties={"a": {"$anchor": "x"}})])
+    several = {name: {"$id": name, "$dynamicAnchor": "x", "type": "string"} for name in "ab"}
+    with pytest.raises(SchemaError, match=r"/properties/a/\$dynamicRef.*no single JSON Pointer"):
+        call_schema([tool("t", properties={"a": {"$dynamicRef": "a#x"}}, **{"$defs": several})])
     deeper = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     with pytest.raises(SchemaError, match=r"/properties/a/\$schema"):
         call_schema([tool("t", properties={"a": deeper})])
     with pytest.raises(SchemaError, match=r"\$schema"):
         call_schema([tool("t", **{"$schema": "http://json-schema.org/draft-07/schema#"})])
+
+
+LEAF = {"type": "array", "items": {"$ref": "#/$defs/leaf"}, "$defs": {"leaf": {"enum": ["é", 1]}}}
+NAMED: dict[str, Any] = {
+    "an identifier": {"$id": "https://x.example/a", "properties": {"a": {"$ref": "#/$defs/b"}},
+                      "$defs": {"b": {"type": "integer"}}},
+    "an anchor": {"properties": {"a": {"$ref": "#x"}}, "$defs": {"b": {"$anchor": "x", "type": "integer"}}},
+    "a resource": {"properties": {"a": {"$ref": "urn:leaf"}},
+                   "$defs": {"a b/~%": {"$id": "urn:leaf", **LEAF}}},
+    "an inner resource": {"properties": {"a": {"$id": "urn:leaf", **LEAF}}},
+    "a dynamic anchor": {"properties": {"a": {"$dynamicRef": "#x"}},
+                         "$defs": {"b": {"$dynamicAnchor": "x", "items": {"$dynamicRef": "#x"},
+                                         "type": "array"}}},
+    "two references": {"$id": "urn:a", "properties": {"a": {"$ref": "#/$defs/b", "$dynamicRef": "#/$defs/c"}},
+                       "$defs": {"b": {"minimum": 1}, "c": {"maximum": 2}}},
+    "no value": {"$id": "urn:a", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": False}},
+    "any value": {"$id": "urn:a", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": True}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+@given(value=st.recursive(st.sampled_from(["é", "e", 0, 1, 2, 3, None]), lambda v: st.lists(v, max_size=2)))
+def test_named_schemas_accept_the_same_in_a_joint_schema(name: str, value: Any) -> None:
+    args = {"type": "object", **NAMED[name]}
+    joint = call_schema([tool("t", **NAMED[name]), LIST])
+    assert not any(word in json.dumps(joint) for word in ("$id", "Anchor", "$anchor", "$dynamicRef"))
+    for given_ in ({}, {"a": value}):
+        judged = Draft202012Validator(joint).is_valid({"name": "t", "arguments": given_})
+        assert judged == Draft202012Validator(args).is_valid(given_)
 
 
 @pytest.mark.parametrize("end", ["", "#"])

@@ -25,7 +25,9 @@ from gbnf.protocols.call_protocols import (
     JsonCalls,
     NativeCalls,
     SchemaCalls,
+    ServerCalls,
     pop_reasoning,
+    server_calls_text,
     with_reasoning_grammar,
     with_reasoning_schema,
 )
@@ -48,6 +50,8 @@ PROTOCOLS: dict[str, CallProtocol] = {
     "schema": SchemaCalls(),
     "text": CallsInText(),
     "lines": CallsInText(lines=True),
+    "server": ServerCalls(),
+    "clamped": SchemaCalls(reasoning_field=True, clamp=True),
     **{
         f"native {family.name}": NativeCalls(family.form) for family in FAMILIES[::4]
     },  # each is tested by itself
@@ -167,14 +171,17 @@ def test_what_the_grammar_allows_is_read_as_a_valid_call_or_an_answer(name: str,
 def test_a_call_is_read_as_it_is_shown_in_the_conversation(name: str, call: Any) -> None:
     protocol = PROTOCOLS[name]
     message = protocol.call_message(call, 3)
-    if isinstance(protocol, NativeCalls):
+    if protocol.declares_tools:
         [shown] = message["tool_calls"]
         assert {key: shown["function"][key] for key in ("name", "arguments")} == call
         assert protocol.outcome_message("x", call["name"], 3)["tool_call_id"] == shown["id"]
+        if isinstance(protocol, ServerCalls):
+            written = server_calls_text([(call["name"], json.dumps(call["arguments"]))])
+            assert protocol.read(written, TOOLS).call == call
         return
     found = protocol.read(message["content"], TOOLS)
     assert found.call == call
-    if isinstance(protocol, SchemaCalls):
+    if isinstance(protocol, SchemaCalls) and not protocol.reasoning_field:
         constraint = constraint_of(name)
         assert constraint is not None
         assert not isinstance(constraint, Grammar)
@@ -189,7 +196,7 @@ def test_an_answer_may_be_excluded(name: str) -> None:
         constraint = protocol.constraint(Offered(TOOLS, answer))
         if isinstance(constraint, Grammar) and not isinstance(protocol, JsonCalls):
             assert answer or not constraint.match(text).complete
-    assert protocol.answers_by_call == (not isinstance(protocol, NativeCalls))
+    assert protocol.answers_by_call == (not protocol.declares_tools)
 
 
 @pytest.mark.parametrize("name", ["final_answer", "ask_user", "find_tools", "final_answer_", "thought"])
@@ -225,7 +232,7 @@ def test_a_tool_of_a_client_is_called_whatever_its_name(
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @settings(max_examples=scaled(30))
-@given(text=st.text(max_size=40))
+@given(text=st.text(max_size=40) | st.text('\x1e{}",:[]1', max_size=9))
 def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     protocol = PROTOCOLS[name]
     with suppress(UnreadableCallError):

@@ -20,11 +20,13 @@ from jsonschema import Draft202012Validator
 from gbnf import compile_pool
 from gbnf.dialects import call_schema, xgrammar_text
 from gbnf.prompts.messages import Message
-from gbnf.protocols.protocol import AnswerFormat
+from gbnf.protocols.call_protocols import ServerCalls
+from gbnf.protocols.protocol import AnswerFormat, UnreadableCallError
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.http_backend import ChatStream
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
+from gbnf_server.backends.reasoning import ReasoningSplitter
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner import Planner
 from gbnf_server.planner.events import RunFinished, TextWritten, ToolCalled
@@ -283,6 +285,24 @@ def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
             read.text.encode()
             read.reasoning.encode()
             assert min(read.usage.prompt_tokens, read.usage.completion_tokens, read.usage.cached_tokens) >= 0
+
+
+TOOL_CALLS = [
+    {"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": '{"at": "\ud83d'}},
+    {"index": 0, "id": "b", "function": {"name": "look", "arguments": {"at": "\ude00"}}},
+]
+
+
+@given(answer=odd(chat(None, "tool_calls", tool_calls=TOOL_CALLS).body))
+def test_any_calls_are_parsed_or_a_backend_error(answer: Any) -> None:
+    stream = ChatStream(ReasoningSplitter(lambda _: None), reads_calls=True)
+    with suppress(BackendError):
+        stream.feed(json.dumps(answer))
+        stream.end()
+        text = stream.calls_text()
+        text.encode()
+        with suppress(UnreadableCallError):
+            ServerCalls().read(text, ())
 
 
 def test_a_length_that_the_server_does_not_tell_is_asked_for_once() -> None:

@@ -6,23 +6,27 @@ import asyncio
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
-from gbnf import compile_pool
+from gbnf import Grammar, compile_pool, compile_schema
+from gbnf.dialects import call_schema, schema_violation, xgrammar_text
 from gbnf.errors import InvalidArgumentError, SchemaError
 from gbnf.prompts.messages import Message
+from gbnf.schema.models import json_schema_of
+from gbnf.testing.derivations import derivations
+from gbnf.tool_formats import TextDelta
 from gbnf.tools import Tool
 from gbnf_server import (
     Extraction,
@@ -38,11 +42,14 @@ from gbnf_server import (
     extract_many,
     extract_stream,
 )
-from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.planner.extraction import _chooser
 from gbnf_server.planner.run_log import MOST_WAITING, RunLogError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ServerResponseError
+from support.backends import FakeBackend
 from support.effort import scaled
 from support.models import make_model
+from support.python_types import TYPES
 from support.scripts import Script
 
 TEXT = "Ada has two cats."
@@ -66,6 +73,40 @@ class Home(BaseModel):
 class Size(Enum):
     SMALL = "small"
     LARGE = "large"
+
+
+class Tree(BaseModel):
+    size: int
+    parts: list[Tree] = []
+
+
+EVERY_TYPE: dict[str, Any] = TYPES | {
+    "a bool": bool,
+    "an int": int,
+    "a list": list[Size],
+    "a union": Cat | Dog | None,
+    "a list of trees": list[Tree],
+    "a dict of trees": dict[str, Tree],
+    "a schema with an identifier": {
+        "$id": "https://example.com/tree",
+        "type": "array",
+        "items": {"$ref": "#tree"},
+        "$defs": {"tree": {"$anchor": "tree", "type": "array", "items": {"$ref": "tree"}, "maxItems": 2}},
+    },
+}
+
+
+class Answering(FakeBackend):
+    """Says one text, as a model of a server that takes grammars of a dialect, and enforces none."""
+
+    enforces_grammar = False
+    model = ModelInfo(gives_logprobs=False)
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect, self.text = dialect, ""
+
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
+        return Completion(self.text, "stop")
 
 
 class Listening(Script):
@@ -96,8 +137,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     "type_", [Home, Size, Point, Literal["a", 2], bool, list[Size], Cat | Dog, Point | None, dict[Size, bool]]
 )
 def test_a_value_has_its_type(model: InProcess, type_: Any) -> None:
-    from pydantic import TypeAdapter
-
     found = extract(type_, TEXT, model=model)
     assert found.value == TypeAdapter(type_).validate_json(json.dumps(found.json))
     assert found.attempts[-1].problem == ""
@@ -105,6 +144,45 @@ def test_a_value_has_its_type(model: InProcess, type_: Any) -> None:
     assert all(0 <= share <= 1 for share in found.probabilities.values())
     for shares in found.alternatives.values():
         assert math.isclose(sum(shares.values()), 1)
+
+
+@pytest.mark.parametrize("name", EVERY_TYPE)
+def test_a_value_of_every_type_is_read_from_a_server_of_every_dialect(name: str) -> None:
+    """The oracles: pydantic's reader, and jsonschema with pydantic's own schema."""
+    type_ = EVERY_TYPE[name]
+    is_schema = isinstance(type_, dict)
+    schema = type_ if is_schema else json_schema_of(type_)
+    dialects: tuple[Dialect, ...] = ("gbnf", "json_schema", "none")
+    backends = {dialect: Answering(dialect) for dialect in dialects}
+    extractors = {
+        dialect: Extractor(type_, backend, attempts=1, spans=False) for dialect, backend in backends.items()
+    }
+    target = extractors["gbnf"]._target
+    xgrammar = Grammar.parse(xgrammar_text(compile_pool([target.tool], property_order="declared")))
+    joint = call_schema([target.tool])
+
+    def call_of(text: str) -> str:
+        arguments = f'{{"value": {text}}}' if target.is_wrapped else text
+        return f'{{"name": "{target.tool.name}", "arguments": {arguments}}}'
+
+    @settings(max_examples=scaled(10), deadline=None, suppress_health_check=list(HealthCheck))
+    @given(derivations(compile_schema(type_, property_order="declared"), size=60), st.data())
+    def law(text: str, data: st.DataObject) -> None:
+        assert xgrammar.match(call_of(text)).complete
+        assume(schema_violation(schema, text) is None)  # no grammar enforces `uniqueItems`
+        for dialect, extractor in extractors.items():
+            backends[dialect].text = call_of(text)
+            found = extractor.extract(TEXT)
+            assert found.json == json.loads(text)
+            expected = found.json if is_schema else TypeAdapter(type_).validate_json(text)
+            assert repr(found.value) == repr(expected)
+        other = data.draw(
+            st.sampled_from(["null", "-1", "7.25", '"a"', f"[{text}]", f'{{"a": {text}}}', text])
+        )
+        is_joint = schema_violation(joint, call_of(other)) is None
+        assert is_joint == (schema_violation(schema, other) is None)
+
+    law()
 
 
 def test_the_probability_of_an_alternative_is_that_of_its_whole_text(model: InProcess) -> None:
@@ -171,6 +249,92 @@ def test_the_attempts_are_bounded_and_shown(model: InProcess) -> None:
     with pytest.raises(ExtractionError, match="never") as raised:
         extract(Never, TEXT, model=model, attempts=2)
     assert len(raised.value.attempts) == 2
+
+
+@pytest.mark.parametrize("dialect", ["json_schema", "none"])
+@pytest.mark.parametrize(("written", "clamped"), [("17", 3), ("-1", 0), ("2.5", None), ("2", 2)])
+def test_numbers_are_moved_to_their_bounds_only_if_that_is_asked_for(
+    dialect: Dialect, written: str, clamped: int | None
+) -> None:
+    backend = Answering(dialect)
+    backend.text = f'{{"name": "Point", "arguments": {{"x": {written}}}}}'
+    for clamp in (True, False):
+        extractor = Extractor(Point, backend, clamp=clamp)
+        if clamped is not None and (clamp or written == str(clamped)):
+            assert extractor.extract(TEXT).value.x == clamped
+            continue
+        with pytest.raises(ExtractionError) as raised:
+            extractor.extract(TEXT)
+        assert raised.value.outcome == "invalid"
+
+
+class Failing(FakeBackend):
+    """Says an invalid text, and fails after `answers` of them. `cuts`: it has begun an answer then."""
+
+    def __init__(self, error: BackendError, answers: int, *, cuts: bool) -> None:
+        self._error, self._answers, self._cuts = error, answers, cuts
+        self.asked = 0
+
+    async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
+        self.asked += 1
+        if self.asked > self._answers:
+            if self._cuts:
+                yield TextDelta("half")
+            raise self._error
+        yield Completion("no value", "stop")
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+@pytest.mark.parametrize("cuts", [True, False])
+@pytest.mark.parametrize("seconds", [60.0, 1e-9])
+def test_an_error_says_what_ended_the_attempts(answers: int, cuts: bool, seconds: float) -> None:
+    """An error of the server, after attempts that were refused; or the limit of time, before any."""
+    backend = Failing(ServerResponseError(400, "broken"), answers, cuts=cuts)
+    extractor = Extractor(bool, backend, max_seconds=seconds, attempts=3)
+    with pytest.raises(ExtractionError) as raised:
+        extractor.extract(TEXT)
+    (many,) = extract_many(
+        bool, [TEXT], model=Failing(backend._error, answers, cuts=cuts), max_seconds=seconds
+    )
+    assert isinstance(many, ExtractionError)
+    for error in (raised.value, many):
+        assert error.outcome == ("error" if seconds > 1 else "hang")
+        if seconds > 1:
+            assert [each.text for each in error.attempts] == ["no value"] * answers + ["half"] * cuts
+            assert all(each.problem for each in error.attempts)
+
+
+@pytest.mark.parametrize("ended", [0, 1, 2])
+def test_an_answer_that_the_limit_of_time_ends_is_no_invalid_one(ended: int) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    class Slow(Failing):
+        async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
+            nonlocal now
+            if self.asked == ended:
+                now += timedelta(seconds=400)
+            async for event in super().generate(request):
+                yield event
+
+    extractor = Extractor(bool, Slow(AnswerTimeoutError("late"), ended, cuts=True), attempts=3)
+    extractor._planner._clock = lambda: now
+    with pytest.raises(ExtractionError) as raised:
+        extractor.extract(TEXT)
+    assert raised.value.outcome == "hang"
+    assert [each.text for each in raised.value.attempts] == ["no value"] * ended + ["half"]
+
+
+def test_the_outcome_is_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    script = Script({"a": ["no"] * 3, "b": [GOOD]})
+    for model in (script, Script({})):  # the second asks nothing
+        first, second, blank = extract_many(bool, ["a", "b", " "], model=model, log=log)
+        assert isinstance(first, ExtractionError)
+        assert isinstance(blank, ExtractionError)
+        assert (first.outcome, [each.text for each in first.attempts]) == ("invalid", ["no"] * 3)
+        assert (_value(second), blank.outcome) == (True, "error")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "invalid" in json.dumps(records)
 
 
 @pytest.mark.parametrize("type_", [{"enum": [1], "type": "string"}, False])
