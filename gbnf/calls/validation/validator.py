@@ -170,7 +170,9 @@ def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ..
         with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
             errors = [error for schema in schemas for error in validator.descend(value, schema, path=target)]
             return tuple(error_messages(errors, tool.name, validator.schema))
-    except Exception as error:  # noqa: BLE001 - jsonschema on a tool's output: its errors must not end a run
+    except BaseException as error:  # jsonschema on a tool's output: its errors must not end a run
+        if not (isinstance(error, Exception) or is_rust_panic(error)):
+            raise
         return (f"the entries can't be judged ({type(error).__name__})",)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gbnf import load_tools
@@ -13,10 +15,14 @@ FINE = Tool.from_mapping({"name": "fine", "description": "Fine.", "args": {}})
 IMPOSSIBLE = Tool.from_mapping(
     {"name": "impossible", "description": "Never.", "args": {"required": ["a"], "properties": {"a": False}}}
 )
-ANCHORED = Tool.from_mapping({"name": "anchored", "args": {"properties": {"a": {"$anchor": "here"}}}})
+DYNAMIC: dict[str, Any] = {
+    "$defs": {"a": {"$id": "urn:a", "$dynamicAnchor": "x"}, "b": {"$id": "urn:b", "$dynamicAnchor": "x"}},
+    "properties": {"a": {"$dynamicRef": "urn:a#x"}, "b": {"$ref": "urn:b"}},
+}
+UNRESOLVED = Tool.from_mapping({"name": "unresolved", "args": DYNAMIC})
 
 
-@pytest.mark.parametrize(("dialect", "broken"), [("gbnf", IMPOSSIBLE), ("json_schema", ANCHORED)])
+@pytest.mark.parametrize(("dialect", "broken"), [("gbnf", IMPOSSIBLE), ("json_schema", UNRESOLVED)])
 def test_it_is_neither_described_nor_offered(dialect: str, broken: Tool) -> None:
     steps = [completion(call("fine")), completion(ANSWER)]
     driven = drive_by_hand([broken, FINE], steps, options=resolved(dialect=dialect))

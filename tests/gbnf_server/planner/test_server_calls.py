@@ -212,9 +212,9 @@ def test_a_text_where_a_call_is_required_is_told_what_a_call_is(
     assert ("final_answer" in second) == ("final_answer" in first)
     error = str(run.steps[0].error)
     assert "look" in error
-    if terminal:
+    if terminal and call_format != "lines":  # which asks for the arguments alone then
         assert error.startswith("this is no call of look; answer with a call of look")
-        shown = {"text": '{"name": "look", "arguments": {"depth": ', "lines": "tool: look\nargs:\n  depth: "}
+        shown = {"text": '{"name": "look", "arguments": {"depth": '}
         assert shown.get(call_format, "") in error
 
 
@@ -324,9 +324,8 @@ class Depth(BaseModel):
 
 @pytest.mark.parametrize("kind", ["plain", "lm_studio"])
 def test_a_typed_answer_of_a_server_that_refuses_logprobs(kind: Literal["plain", "lm_studio"]) -> None:
-    text = '{"name": "Depth", "arguments": {"depth": 2}}'
-    content = stream({"content": text}, reason="stop")
-    answer = calling('{"depth": 2}', name="Depth") if kind == "plain" else content
+    text = "2" if kind == "plain" else '{"name": "Depth", "arguments": {"depth": 2}}'
+    answer = stream({"content": text}, reason="stop")
     replies = [answer] if kind == "plain" else [refused(400, "logprobs is not supported"), answer, answer]
     with served(*replies) as script, client(script.url, kind) as backend:
         extractor = Extractor(Depth, backend)
