@@ -112,7 +112,7 @@ def ask(task: Task, backend: Backend, call_format: CallFormat | None) -> tuple[i
         backend,
         instructions=task.instructions,
         attempts=1,
-        max_tokens=200,
+        max_tokens=100,
         spans=False,
         call_format=call_format,
     )
@@ -138,7 +138,10 @@ def main() -> None:
     parser.add_argument("--server", help="URL of a running server")
     parser.add_argument("--backend", help="kind of server, as of `gbnf run`")
     parser.add_argument("--threads", type=int, help="in process")
-    source = ModelSource(**vars(parser.parse_args()))
+    parser.add_argument("--form", action="append", help="a form; repeatable. Default: all")
+    chosen = vars(parser.parse_args())
+    names = chosen.pop("form")
+    source = ModelSource(**chosen)
     source.check()
     forms: list[tuple[str, CallFormat | None, PromptStyle]] = [
         *((f"call as text, {style}", "text", style) for style in PROMPT_STYLES),
@@ -149,6 +152,8 @@ def main() -> None:
     columns = [f"{task.name}: ok | p50, s" for task in TASKS]
     table = new_table(" | ".join(["form", *columns, "prompt tokens"]))
     for name, call_format, style in forms:
+        if names and name not in names:
+            continue
         with source.open(style) as backend:
             if backend.dialect == "none" and call_format in {"json", None}:
                 continue
