@@ -174,7 +174,9 @@ def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language:
     known = schema if isinstance(schema, Mapping) else {}
     item = known.get("items") if known.get("type") == "array" else known
     facts = item if isinstance(item, Mapping) else {}
-    kind = type_text(True if item is None else item, root).replace('"', "")
+    kind = (
+        type_text(True if item is None else item, root).replace('"', "").replace("boolean", "true or false")
+    )
     bounds = value_bounds(facts)
     if {"minimum", "maximum"} <= facts.keys():
         bounds = [f"{facts['minimum']} to {facts['maximum']}"]

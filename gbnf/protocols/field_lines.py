@@ -47,7 +47,8 @@ _NUMBER = re.compile(
 )
 _ANY_NUMBER = re.compile(rf"(?<![\w.,]){_DIGITS}(?![\w%])")
 _BEFORE_REST = " \t.):*]_`,;–—-"
-_PLACEHOLDER = re.compile(r"<([^<>:]+)(?::[^<>]*)?>")
+_BRACKETED = re.compile(r"<\s*([^<>:]+?)\s*(?::\s*([^<>]*?))?\s*>?")
+_SEPARATOR = re.compile(r"[,;]\s+")
 _NOTHING = frozenset({"", "-", "–", "—", "none", "null", "n/a"})
 _MOST_LINES = 10
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -134,16 +135,30 @@ class FieldLines(CallsInText):
         if truncated:
             raise UnreadableCallError("the lines did not end within the limit of tokens; write shorter ones")
         if not content:
-            raise UnreadableCallError(f"the text is empty; {self._hint}")
+            raise UnreadableCallError("the text is empty")
         arguments = self._of_json(content)
         if arguments is None:
             arguments = self._of_lines(
                 [_unquoted(line) for line in map(str.strip, content.splitlines()) if line]
             )
         for part in (part for value in arguments.values() for part in _parts(value)):
-            self._refuse_placeholder(part)
+            if isinstance(part, str):
+                self._filled(part)
         call = {"name": self.tool.name, "arguments": arguments}
         return repaired_call(call, (self.tool,), steps, clamp=self.clamp)
+
+    def refused_messages(
+        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
+    ) -> tuple[Message, Message]:
+        """Return the messages of refused lines, and of the error, which has no form that a model may copy."""
+        refused, _ = super().refused_messages(text, call, error, number)
+        return refused, self.outcome_message(error, self.tool.name, number)
+
+    def outcome_message(self, content: str, name: str, number: int) -> Message:
+        """Return the message of an error, as text: {"step": 1, "error": …} is copied, too."""
+        del name, number
+        error = parse_json(content).get("error", content)
+        return {"role": "user", "content": f"{error}. {self._hint}"}
 
     def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader that finds no answer: all of the text is a call."""
@@ -161,12 +176,25 @@ class FieldLines(CallsInText):
     @property
     def _hint(self) -> str:
         names = ", then ".join(field.name for field in self._fields)
-        return f"write the value of {names} on lines of their own, and nothing else"
+        return f"Write {names}, each on a line of its own, and nothing else."
 
-    def _refuse_placeholder(self, value: Any) -> None:
-        match = _PLACEHOLDER.fullmatch(value) if isinstance(value, str) else None
-        if match and fold(match[1]) in self._names:
-            raise UnreadableCallError(f"{value!r} is a placeholder; write the value instead")
+    def _filled(self, text: str) -> str:
+        """Return a text, or what is in the brackets of a placeholder that the model has filled in, labelled.
+
+        Raises UnreadableCallError for a placeholder that it has copied.
+        """
+        match = _BRACKETED.fullmatch(text)
+        if match is None or fold(match[1]) not in self._names:
+            return text
+        field = next(each for each in self._fields if fold(each.name) == fold(match[1]))
+        shown = _SEPARATOR.split(
+            field_placeholder(field.name, field.schema, self.tool.model_args(), "")[1:-1]
+        )
+        known = {*shown, shown[0].partition(": ")[2]}  # "integer, 17" for "<best: integer, 1 to 3>"
+        value = ", ".join(part for part in _SEPARATOR.split(match[2] or "") if part not in known)
+        if not value:
+            raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
+        return f"{match[1]}: {value}"
 
     def _of_json(self, content: str) -> dict[str, Any] | None:
         """Return the arguments in JSON; None for a text that is none. Raises UnreadableCallError."""
@@ -177,15 +205,14 @@ class FieldLines(CallsInText):
         if isinstance(value, dict) and set(map(fold, value)) & self._names:
             return value
         if value is not None or (looks_like_call(content) and not content.startswith("<")):
-            raise UnreadableCallError(f"the text has none of the fields; {self._hint}")
+            raise UnreadableCallError("the text has none of the fields")
         return None
 
     def _of_lines(self, lines: Sequence[str]) -> dict[str, Any]:
         """Return the arguments in lines: between two labels, the fields have the requested order."""
         named = {fold(field.name): index for index, field in enumerate(self._fields)}
         parts: list[tuple[int, list[str]]] = [(0, [])]
-        for line in lines:
-            self._refuse_placeholder(line)
+        for line in map(self._filled, lines):
             label = _LABEL.fullmatch(line)
             index = named.get(fold(label[1])) if label else None
             if label and index is not None and all(index != begun for begun, _ in parts[1:]):
@@ -211,7 +238,7 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field], *, is_labelled: bool
         del lines[0]
     while len(lines) > len(fields) and fields[0].is_number and not _is_number_or_none(lines[0]):
         del lines[0]
-    if 0 < len(lines) < len(fields):
+    if 0 < len(lines) < len(fields) and not is_labelled:
         value, rest = _leading(lines[0], fields[0])
         lines[:1] = [value, rest] if rest else [lines[0]]
     longest = next((at for at, field in enumerate(fields) if field.is_list), len(fields) - 1)
