@@ -1,11 +1,11 @@
 """Can a small model write poems, and judge them, without any tool call?
 
-pip install 'gbnf-toolkit[run]' && python examples/haiku_tournament.py [MODEL] [TOPIC]
+pip install 'gbnf-toolkit[run]' && python examples/haiku_tournament.py MODEL.gguf [TOPIC]
 
 A planner says how many poets and judges there are, each poet writes three lines, and each judge picks one
 poem and says why. All of them answer in plain lines, which models write more reliably than calls, and one
 call is made for each poem and each vote. A number out of bounds is moved to its bound; who gives no valid
-answer abstains. MODEL: a GGUF file, "smollm2", the URL of a llama-server, or a backend's server.
+answer abstains. The URL of a llama-server takes the place of a file, too.
 """
 
 import sys
@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, create_model
 
 from gbnf_server import ExtractionError, extract, extract_many
 
-MODEL = sys.argv[1] if len(sys.argv) > 1 else "smollm2"
+MODEL = sys.argv[1] if len(sys.argv) > 1 else sys.exit("name a model file, or the URL of a llama-server")
 TOPIC = sys.argv[2] if len(sys.argv) > 2 else "a frog and an old pond"
 Line = Annotated[str, Field(min_length=3, max_length=80)]
 Haiku = Annotated[list[Line], Field(min_length=3, max_length=3)]
@@ -34,11 +34,12 @@ LINES = {"model": MODEL, "call_format": "lines", "clamp": True, "max_tokens": 12
 tournament = extract(Tournament, "A small tournament with 17 poets and 3 judges, please.", **LINES).value
 print(f"{tournament.poets} poets, {tournament.judges} judges")
 
-briefs = [f"Poet {number}: write about {TOPIC}." for number in range(1, tournament.poets + 1)]
+MOODS = "in spring", "at night", "in the rain", "after a long winter"
+briefs = [f"Write about {TOPIC}, {mood}." for mood in MOODS[: tournament.poets]]
 written = extract_many(Haiku, briefs, instructions="Write a haiku of three short lines.", **LINES)
 poems = [haiku.value for haiku in written if not isinstance(haiku, ExtractionError)]
 print(f"{len(briefs) - len(poems)} poets abstained")
-shown = "\n".join(f"{number}. {' / '.join(poem)}" for number, poem in enumerate(poems, 1))
+shown = "\n".join(f"Haiku {number}: {' / '.join(poem)}" for number, poem in enumerate(poems, 1))
 print(shown)
 if len(poems) < 2:
     sys.exit("there is nothing to judge")
@@ -47,7 +48,7 @@ Vote = create_model(
     "Vote",
     __doc__="Pick the best haiku.",
     best=(int, Field(ge=1, le=len(poems), description="number of the best haiku")),
-    reason=(str, Field(description="one sentence")),
+    reason=(str, Field(max_length=120, description="one short sentence")),
 )
 ballots = [f"Judge {number}.\n{shown}" for number in range(1, tournament.judges + 1)]
 votes = Counter[int]()

@@ -12,6 +12,7 @@ import pytest
 
 from support.by_hand import call
 from support.examples import EXAMPLES, run_example
+from support.qwen import MODEL, requires_qwen
 from support.server import PROPS, Reply, completion, scripted
 from support.smollm2 import requires_smollm2
 
@@ -67,6 +68,15 @@ def test_each_frame_is_shown_with_few_of_the_earlier_ones(tmp_path: Path, has_vi
     assert last.count("describe the image") == 3  # the present one, and the last two
     assert ["all black" in last, "all blue" in last] == [False, True]
     assert ("white 100%" in last) == (not has_vision)
+
+
+@requires_qwen
+def test_a_tournament_of_poems_in_plain_lines(tmp_path: Path) -> None:
+    printed = run_example("haiku_tournament.py", tmp_path, MODEL)
+    assert re.match(
+        r"[2-4] poets, [1-3] judges\n\d poets abstained\n(Haiku \d: .+ / .+ / .+\n){2,4}", printed
+    )
+    assert re.search(r"\njudge 1(: \d, | abstained: )", printed)
 
 
 def test_the_tests_of_tools(tmp_path: Path) -> None:
