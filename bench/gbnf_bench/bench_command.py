@@ -145,7 +145,7 @@ def bench_(
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
     from gbnf_bench.configurations import BY_NAME, CONFIGURATIONS, LEADERBOARD, named
     from gbnf_bench.runner import RunOptions
-    from gbnf_bench.tables import converged_rarely
+    from gbnf_bench.tables import below_share
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
 
@@ -166,9 +166,9 @@ def bench_(
         if bfcl is None:
             results = run_suites(task, suite or ["representative"], manifests)
             show(results, markdown=markdown)
-            if rare := converged_rarely(results, min_converged or 0):
+            if rare := below_share(results, min_converged or 0):
                 share = f"{100 * (min_converged or 0):g} %"
-                task.console.print(f"converged in less than {share} of the runs: {rare}", style="red")
+                task.console.print(f"converged in fewer than {share} of the runs: {rare}", style="red")
                 raise typer.Exit(ExitCode.FAILURE)
             return
         leaderboard = read(bfcl, category or (), limit, task.console)

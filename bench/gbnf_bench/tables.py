@@ -175,7 +175,7 @@ def case_table(results: Results) -> TextTable:
     return TextTable("converged, by case", ("case", "complexity", *names), tuple(rows))
 
 
-def converged_rarely(results: Results, least: float) -> str:
+def below_share(results: Results, least: float) -> str:
     """Return the configurations of which a smaller share of runs converged, and how many did; "" for none."""
     rare = []
     for name, runs in by_configuration(results, results.scored()).items():

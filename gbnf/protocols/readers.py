@@ -44,7 +44,7 @@ _BROKEN_CALL = re.compile(
     r"""(?:(?:tool|function)[_-]?calls?\b["']?\s*:?\s*[\[{]|name\s+"[^"]*",?\s*:(?:arg|param|input)\w*\s)""",
     re.IGNORECASE,
 )
-"""What begins a call and has no other meaning; a bare call in JSON may be what is asked for."""
+"""The beginning of a malformed call. A bare JSON call is excluded: the request may ask for it."""
 
 
 class AnswerReader(Protocol):

@@ -48,7 +48,19 @@ _MEASURE: Final = re.compile(
     re.IGNORECASE,
 )
 """A unit, or a number with its unit."""
-_OUTPUT: Final = re.compile(r"(?:\b|_)(?:output|result|return|convert|target|to_)", re.IGNORECASE)
+_UNITS: Final = (
+    frozenset({
+        "mm", "cm", "m", "km", "in", "ft", "yd", "mi", "inch", "inches", "foot", "feet", "yard", "yards",
+        "mile", "miles", "meter", "meters", "metre", "metres", "kilometer", "kilometers", "centimeters",
+    }),
+    frozenset({"g", "kg", "gram", "grams", "kilogram", "kilograms", "lb", "lbs", "pound", "pounds", "oz"}),
+    frozenset({"c", "f", "k", "celsius", "fahrenheit", "kelvin"}),
+)  # fmt: skip
+"""Names of units that measure the same."""
+_DEFAULT: Final = re.compile(r"\bdefaults?(?: (?:is|to))?:? (['\"`]?)([\w-]+)\1", re.IGNORECASE)
+_REJECTS: Final = re.compile(
+    r"n't\b|\b(?:not|without|instead of|rather than|non|senza|invece)\b", re.IGNORECASE
+)
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -163,20 +175,25 @@ def gather_evidence(
 
 
 def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evidence) -> dict[str, Any]:
-    """Return the arguments of a call with the choices that the request states.
+    """Return the arguments of a call with the choices that the request states in place of defaults.
 
-    In place of another choice, one of the enumeration, or quoted in the description, as in "roots to find:
-    'real' or 'complex'", and only where the request supports exactly one of them.
+    Replaces the default of an argument, which a model writes that has overlooked the request, where the
+    request supports exactly one other enum value, or one other value quoted in the description; or a default
+    unit by the only unit of the request, if both measure the same.
     """
     properties, known = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
+    units = {(one or other).casefold() for one, other in _MEASURE.findall(evidence.request)}
 
     def stated(name: str, value: Any) -> Any:
         choices, schema = known.get(name, ArgumentEvidence()).choices, properties.get(name)
-        if len(choices) != 1 or not isinstance(value, str) or not isinstance(schema, Mapping):
+        described = schema if isinstance(schema, Mapping) else {}
+        in_text = _DEFAULT.search(str(described.get("description")))
+        if not isinstance(value, str) or value != described.get("default", in_text and in_text[2]):
             return value
-        quoted = _QUOTED_OPTION.findall(str(schema.get("description")))
-        is_choice = value in schema.get("enum", ()) or value in [text for _, text in quoted]
-        return choices[0] if is_choice else value
+        kind = next((kind for kind in _UNITS if value.casefold() in kind), frozenset[str]())
+        if not choices and "unit" in name.lower() and len(units) == 1 and units <= kind:
+            choices = tuple(units)
+        return choices[0] if len(choices) == 1 and not _REJECTS.search(evidence.request) else value
 
     return {name: stated(name, value) for name, value in arguments.items()}
 
@@ -195,7 +212,6 @@ def _of_argument(
     item = items if isinstance(items, Mapping) else {}
     is_named = bool(said & word_stems(name))
     choices = _named_choices(said, item.get("enum"), is_list=is_list)
-    quoted: list[str] = []
     if item.get("type") == "string" and "enum" not in item:
         quoted = [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]
         choices = _named_choices(said, quoted, least=1)
@@ -204,12 +220,7 @@ def _of_argument(
     values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
     is_named |= "year" in name.lower() and any(_PLAUSIBLE_YEAR.fullmatch(value) for value in values)
     is_named |= "month" in name.lower() and names_month(request)
-    is_stated = bool(choices)
-    if "unit" in name.lower() and "enum" not in item:
-        units = {one or other for one, other in _MEASURE.findall(request)}
-        is_named |= bool(units)
-        is_of_input = len(quoted) < 2 and not _OUTPUT.search(f"{name} {known.get('description')}")
-        choices = choices or (tuple(units) if len(units) == 1 and is_of_input else ())
+    is_named |= "unit" in name.lower() and "enum" not in item and _MEASURE.search(request) is not None
     is_affirmed = is_named and known.get("type") == "boolean"
     return ArgumentEvidence(
         is_named or bool(choices) or _is_described(said, known),
@@ -219,7 +230,7 @@ def _of_argument(
         _examples(known, request),
         is_list,
         "enum" in item,
-        is_stated or is_affirmed or (is_named and bool(values)),
+        bool(choices) or is_affirmed or (is_named and bool(values)),
         bool(_PATH_NAME.search(name)),
     )
 

@@ -22,6 +22,12 @@ class Provider:
     names: tuple[str, ...]
     places: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("names", "places"):
+            if isinstance(phrases := getattr(self, name), str):
+                raise ValueError(f"{name} is {phrases!r}; it must be a tuple of phrases: ({phrases!r},)")  # noqa: TRY004 - as every bad option
+            object.__setattr__(self, name, tuple(phrases))
+
 
 _MY_DRIVE = tuple(
     f"{word} {whose} drive"

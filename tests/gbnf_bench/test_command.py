@@ -140,8 +140,8 @@ def test_a_model_of_ollama_gets_the_same_files(tmp_path: Path, capsys: pytest.Ca
         assert ["format" in body for _, body in script.asked[:10:2]] == [False, False, True, True, True]
         for least, code, rare in (
             ("0.5", ExitCode.SUCCESS, ""),
-            ("0.51", ExitCode.FAILURE, "converged in less than 51 % of the runs: text 1 of 2\n"),
-            ("1", ExitCode.FAILURE, "converged in less than 100 % of the runs: text 1 of 2\n"),
+            ("0.51", ExitCode.FAILURE, "converged in fewer than 51 % of the runs: text 1 of 2\n"),
+            ("1", ExitCode.FAILURE, "converged in fewer than 100 % of the runs: text 1 of 2\n"),
         ):
             assert _gbnf(*command, "--min-converged", least) == code
             assert capsys.readouterr().err.endswith(rare)

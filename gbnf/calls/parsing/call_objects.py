@@ -25,6 +25,8 @@ ARGUMENT_KEYS = (
     "action_input",
 )
 _WRAPPERS = ("tool_call", "function_call", "toolCall", "functionCall")
+_OUTER_KEYS = ("data", "message", "response")
+"""Of an object that has nothing but an object with calls."""
 _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
 _SENTINEL = "\0cut"
 _NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
@@ -53,8 +55,10 @@ def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
         case dict():
             if not (members := _tool_calls(value)) and (entry := _entry(value, names)) is not None:
                 return [entry]
-            inner = (_tool_calls(member) for member in value.values() if isinstance(member, dict))
-            found = _all(members or next(filter(None, inner), []), names)
+            (key, inner), *others = value.items() if value else (("", None),)
+            if not members and not others and key in _OUTER_KEYS and isinstance(inner, dict):
+                members = _tool_calls(inner)
+            found = _all(members, names)
             return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
         case _:
             return None

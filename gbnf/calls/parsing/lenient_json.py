@@ -38,7 +38,7 @@ _PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:x[0-9a-fA-F]{2}|U[0-9a-fA-F]
 _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(['’”])|\\|(?=")""")
 _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\[^\\]\S*")
 _EDN = re.compile(r"[\s\[]*\{\s*:[A-Za-z]")  # a map whose first key is a keyword
-_EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]"]|[^\s,{}\[\]"]+', re.DOTALL)
+_EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]|[^\s,{}\[\]"]+', re.DOTALL)
 
 
 class Extent(NamedTuple):
@@ -99,7 +99,7 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
 def _edn_as_json(text: str) -> str:
     """Return EDN as JSON: maps, vectors, keywords (as their names), strings, numbers, booleans and nil.
 
-    Anything else in it, such as a symbol, is no JSON either.
+    Other values, such as symbols, stay as they are, and are invalid JSON.
     """
     parts: list[str] = []
     opened = [("", 0)]  # the brackets that are open, and the number of values in each

@@ -30,6 +30,8 @@ from gbnf.strict_json import InvalidJsonError
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings of blocks that are calls."""
 
+_WORDS_OF_PROSE = ("tools", "function", "call")
+
 FENCE = pattern(
     rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>{'|'.join(TOOL_FENCES)})(?:[ \t]+(?P<name>{NAME}))?[ \t]*\r?$"
 )
@@ -76,8 +78,13 @@ def read_fenced(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     The name is behind the info string or on the first line.
     """
     body, end, closed = enclosed(text, match, keyed=True)
-    named = match["name"] is not None and context.names.find(match["name"]) is not None
-    inner = None if named else context.only_calls(body)
+    if (
+        match["name"] is not None
+        and match["info"] in _WORDS_OF_PROSE
+        and context.names.find(match["name"]) is None
+    ):
+        return None  # "call stack", "function main"
+    inner = context.only_calls(body)
     if inner is not None:
         note = () if closed else (Repair("wrapper", "the code block is not closed"),)
         written = (replace(call, syntax="fenced").noted(*note) for call in inner)

@@ -30,17 +30,29 @@ UnknownKeys: TypeAlias = Literal["drop", "refuse"]
 _DEPTH = 60
 _SCHEMA_WORK = 30  # the cost of one schema, in the units of `gbnf.work_limits`
 _VOWELS = frozenset("aeiou")
+_LETTER_PART = re.compile(r"[_\W][A-Za-z]$|[a-z][A-Z]$")
+_FIRST_WORD = re.compile(r"[A-Za-z][a-z]*|\Z")
+_SYNONYMS = (
+    frozenset({"text", "message", "msg", "body", "content", "contents"}),
+    frozenset({"path", "file", "filename", "filepath"}),
+    frozenset({"query", "q", "search", "searchquery", "searchterm"}),
+    frozenset({"url", "uri", "link"}),
+)
+"""Names that mean the same, folded."""
 
 
 class ArgumentRepairer:
     """Repairs values by one root schema, and lists the changes."""
 
-    def __init__(self, args: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys) -> None:
+    def __init__(
+        self, args: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys, only_reads: bool
+    ) -> None:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - most calls need no repair
 
         from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - as above
 
         self._root, self._clamp, self._unknown = close_arguments(args), clamp, unknown
+        self._only_reads = only_reads
         self._validator = extend_validator(Draft202012Validator, every_draft=True)(self._root)
         self.coercions: list[Coercion] = []
 
@@ -175,10 +187,11 @@ class ArgumentRepairer:
     def _nearest(self, value: dict[str, Any], path: SchemaPath, location: Location) -> dict[str, str]:
         """Return the missing properties that unknown keys stand for: names by key.
 
-        A key stands for a property whose schema accepts its value, repaired, if one letter is other, extra,
-        missing or swapped with the next; or if the property is required, has no default, and the key
-        abbreviates it, or, where no key resembles any, it alone of those is missing. A key that may stand for
-        two properties, or two keys for one, are not renamed.
+        A key stands for a property whose schema accepts its value, repaired, if the names differ by one
+        substituted, extra, missing or transposed letter; or if the property is required, has no default, and
+        the key abbreviates it or is a synonym; or, for a tool that only reads, if it is the only such
+        property that is missing, the key is the only unknown one, and the value is a text. A key that may
+        stand for two properties, or two keys for one, are not renamed.
         """
         known = {form for name in location.names for form in (name, fold(name))}
         unknown = [key for key in value if not location.knows(key) and fold(key) not in known]
@@ -187,7 +200,8 @@ class ArgumentRepairer:
             name for name in missing & location.always_required if not location.property(name).has_default
         }
         pairs = [(key, name) for key in unknown for name in missing if _resembles(key, name, name in needed)]
-        pairs = pairs or [(key, name) for key in unknown for name in needed if len(needed) == 1]
+        if not pairs and self._only_reads and len(needed) == len(unknown) == 1:
+            pairs = [(key, name) for key in unknown for name in needed if isinstance(value[key], str)]
         fitting = [
             (key, name) for key, name in pairs if self._fits(value[key], path, location.property(name))
         ]
@@ -196,6 +210,8 @@ class ArgumentRepairer:
 
     def _fits(self, value: Any, path: SchemaPath, location: Location) -> bool:
         """Return whether a property takes a value, repaired, but not a number or a boolean as a text."""
+        if isinstance(value, dict | list):  # its content is repaired once, after the renaming
+            return json_type(value) in location.types
         kept = list(self.coercions)
         for schemas in location.choices:
             found = value
@@ -208,18 +224,27 @@ class ArgumentRepairer:
 
 
 def _resembles(key: str, name: str, short: bool) -> bool:
-    """Return whether a key has another letter than a name of five letters, or, if `short`, abbreviates it.
+    """Return whether a key differs from a name by one letter, or, if `short`, stands for it otherwise.
 
-    An abbreviation has three letters or more: the first ones, or the first one and some of the consonants.
+    Names of five letters or more; a last part of one letter, as in "point_x", is no mistake. Otherwise the
+    key is a synonym, or an abbreviation: the first word of the name, its first four letters or more, or its
+    first letter and two or more of its later consonants.
     """
     one, other = fold(key), fold(name)
+    if short and any(one in words and other in words for words in _SYNONYMS):
+        return True
     at = next((at for at in range(len(one)) if one[at] != other[at : at + 1]), len(one))
-    if not at or not f"{one}{other}".isalpha():
+    has_letter_part = _LETTER_PART.search(key) or _LETTER_PART.search(name)
+    if not at or has_letter_part or not f"{one}{other}".isalpha():
         return False
     rest, others, letters = one[at:], other[at:], iter(other)
     is_near = others in (rest[1:], rest[1::-1] + rest[2:]) or others[1:] in (rest, rest[1:])
-    is_short = not rest or (_VOWELS.isdisjoint(one[1:]) and all(letter in letters for letter in one))
-    return (is_near and max(len(one), len(other)) > 4) or (short and is_short and len(one) > 2)
+    is_beginning, has_no_vowel = other.startswith(one), _VOWELS.isdisjoint(one[1:])
+    has_consonants = has_no_vowel and not is_beginning and all(letter in letters for letter in one)
+    is_short = len(one) > 2 and (
+        has_consonants or (is_beginning and len(one) > 3) or one == fold(_FIRST_WORD.findall(name)[0])
+    )
+    return (is_near and max(len(one), len(other)) > 4) or (short and is_short)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -46,7 +46,8 @@ def repair_call(
     A valid call is returned unchanged. Otherwise strings become the numbers, booleans, lists and objects that
     they spell, scalars become lists of one, and enumerated values are found whatever their case; keys are
     found whatever their spelling, also with one other letter; a required one without a default also by an
-    abbreviation, or if it alone is missing and one unknown key has a value for it. Other unknown keys are
+    abbreviation or a synonym, or for tools that only read if it alone is missing and one unknown key has a
+    text for it. Other unknown keys are
     dropped if the call is valid then, and otherwise, or with `unknown="refuse"`, left to the validator;
     missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A truncated
     `ToolCall` is invalid. `steps` as in `validate_call`.
@@ -65,7 +66,7 @@ def repair_call(
     arguments = _object(named.get("arguments"), coercions)
     args = offered_args(tool, steps)
     if args is not None and isinstance(arguments, dict):
-        repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown)
+        repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown, only_reads=tool.run.effect == "read")
         try:
             with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
                 arguments = repairer.repaired(arguments)

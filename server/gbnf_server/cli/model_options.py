@@ -117,7 +117,7 @@ class SamplingOptions:
     temperature: TemperatureOption = 0.0
     seed: SeedOption = 0
     clamp: Annotated[
-        bool, "Move numbers out of their bounds to the nearest bound, in calls that no GBNF constrains."
+        bool, "Move out-of-range numbers to the nearest bound, in calls that no GBNF constrains."
     ] = False
 
 

@@ -6,6 +6,7 @@ messages. The rules are the planner's (`gbnf_server.planner.progress`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from gbnf_server.planner.run_state import RunState
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""
+_READS = re.compile(r"(?:^|[_.-])(?:read|open|show|view|cat|get|load)(?:[_.-]|[A-Z]|$)", re.IGNORECASE)
 
 
 class _SmallOptions(ResolvedOptions):
@@ -64,9 +66,9 @@ class Turn:
         return not ready
 
     def tools_left(self) -> tuple[Tool, ...]:
-        """Return the tools for files that were not called, for a file that the request names and no call.
+        """Return the uncalled tools that read a file, if the request names one that no call has.
 
-        They take no more values than the request has left.
+        They have a name that says so, since a client does not tell, and take one value.
         """
         done = calls_done(self.state)
         values, called = uncovered_values(self.state.query, done), {call["name"] for call in done}

@@ -72,8 +72,13 @@ _NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
 _CALL_INSIDE = re.compile(r'\{\s*"(?:name|function|tool)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
 _CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
 FENCED = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
-_ASKS_FOR_DATA = re.compile(r"(?<![.\w])(?:json|raw|grezz[aeio])\b", re.IGNORECASE)
-"""What a request says that is to be answered with data; not the name of a file, "a.json"."""
+_FORMS = r"(?:lista?|elenco|array|dict(?:ionary)?|tuple|object|oggetto)"
+_ASKS_FOR_DATA = re.compile(
+    r"(?<![\w.])(?:(?:geo)?json[l5]?|raw|grezz[aeio]|bruto|format[oi]?|array"
+    rf"|(?:as|into|come|return|give|output|print)(?: \w+){{0,2}} {_FORMS})\b|\bto \.\w+|[\[{{]",
+    re.IGNORECASE,
+)
+"""Words of a request for data or a form of its own; names of files, "a.json", do not count."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -240,7 +245,7 @@ def check_call(
             and not _ASKS_FOR_DATA.search(said(state))
         ):
             raise CallRefusedError("invalid", "the message has a call in it; write the answer in words")
-        if begins_call(message):
+        if begins_call(message) and not _ASKS_FOR_DATA.search(said(state)):
             raise CallRefusedError(
                 "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
             )

@@ -456,7 +456,7 @@ class _Loop(ModelCalls):
             fault = "denied" if isinstance(error, _DeniedError) else fault
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
             state.calls.add_failure(done.call, str(error))
-            if NOBODY_ANSWERS in str(error):
+            if str(error).startswith(NOBODY_ANSWERS):
                 state.calls.add_unapproved(tool, str(error))
             self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
             yield from self.emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))

@@ -464,8 +464,7 @@ def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
 SOLVER = tool(
     root_type={"type": "string", "description": "Roots to find: 'real' or 'complex'. Default is 'real'."},
     unit={"type": "string", "description": "Of the radius. Default is 'cm'."},
-    target_unit={"type": "string", "description": "Of the result. Default is 'cm'."},
-    scale={"type": "string", "enum": ["celsius", "fahrenheit"]},
+    scale={"type": "string", "enum": ["celsius", "fahrenheit", "kelvin"], "default": "celsius"},
 )
 
 
@@ -479,9 +478,14 @@ SOLVER = tool(
         ("find complex roots", {"other": "real"}, {"other": "real"}),
         ("a radius of 4 inches", {"unit": "cm"}, {"unit": "inches"}),
         ("a radius of 4 inches", {"unit": "in"}, {"unit": "in"}),
-        ("a radius of 4 inches", {"target_unit": "cm"}, {"target_unit": "cm"}),
         ("4 inches and 3 feet", {"unit": "cm"}, {"unit": "cm"}),
+        ("4 inches, not feet", {"unit": "cm"}, {"unit": "cm"}),
+        ("in 3 days", {"unit": "cm"}, {"unit": "cm"}),
+        ("a mass of 4 kg", {"unit": "cm"}, {"unit": "cm"}),
+        ("the area in m, with a radius of 5 cm", {"unit": "m"}, {"unit": "m"}),
         ("the weather in fahrenheit", {"scale": "celsius"}, {"scale": "fahrenheit"}),
+        ("the weather in kelvin", {"scale": "fahrenheit"}, {"scale": "fahrenheit"}),
+        ("not in fahrenheit", {"scale": "celsius"}, {"scale": "celsius"}),
         ("from celsius to fahrenheit", {"scale": "celsius"}, {"scale": "celsius"}),
         ("", {"unit": "cm", "root_type": 3}, {"unit": "cm", "root_type": 3}),
     ],

@@ -94,7 +94,7 @@ FILES = [{"path": "a.md", "content": "hi"}, {"path": "b.md"}]
         ("```call get_now\n```", "fenced", NOW, set()),
         ('```tool_code python\n{"name": "get_now", "arguments": {}}\n```', "fenced", NOW, set()),
         ('{"toolCalls": [{"name": "get_now", "arguments": {}}]}', "tool_calls", NOW, set()),
-        ('{"data": {"tool_calls": [{"name": "get_now", "args": {}}]}, "n": 1}', "tool_calls", NOW, set()),
+        ('{"data": {"tool_calls": [{"name": "get_now", "args": {}}]}}', "tool_calls", NOW, set()),
         ('{"functionCall": {"name": "get_now", "args": {}}}', "bare", NOW, {"wrapper"}),
         (
             '{:tool_calls [{:name "find_files" :arguments {:base_path "." :limit 5}}]}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from calls import CALLS
 from gbnf.calls import ToolCall
 from gbnf.calls.repair import Coercion, repair_call
 from gbnf.calls.validation import validate_call
-from gbnf.tools import Tool
+from gbnf.tools import RunPolicy, Tool
 from support.executors import bundled_tools
 from support.pools import POOL, json_values, tool, valid_calls
 
@@ -315,18 +316,47 @@ STRANGE = ("xyz", "zz_top", "k9", "Über")
 """Keys that no property of the tools is spelled like."""
 
 
-@given(valid_calls, st.sampled_from(STRANGE), st.data())
-def test_the_only_required_argument_that_is_missing_is_found_under_another_key(
-    call: Any, key: str, data: st.DataObject
+@given(st.sampled_from(STRANGE), st.text(), st.booleans(), st.sampled_from(["read", "write"]))
+def test_the_only_required_text_that_is_missing_may_have_another_key_if_the_tool_reads(
+    key: str, value: str, is_alone: bool, effect: Any
 ) -> None:
-    args = next(each for each in POOL if each.name == call.name).args
-    names = [name for name in args.get("required", ()) if "default" not in args["properties"][name]]
-    assume(names)
-    name = data.draw(st.sampled_from(names))
-    damaged = {key if other == name else other: value for other, value in call.arguments.items()}
-    found = repair_call({"name": call.name, "arguments": damaged}, POOL)
-    assert (found.call, found.ok) == (call.as_call(), True)
-    assert found.coercions == (Coercion(name, "renamed", key, name),)
+    properties = {"query": {"type": "string"}, "count": {"type": "integer"}}
+    args = {"type": "object", "properties": properties, "required": ["query"]}
+    searching = Tool("search", args=args, run=RunPolicy(effect))
+    arguments = {"count": 3, key: value, **({} if is_alone else {"more": "x"})}
+    repaired = repair_call({"name": "search", "arguments": arguments}, [searching])
+    is_renamed = is_alone and effect == "read"
+    assert repaired.ok is is_renamed
+    assert (Coercion("query", "renamed", key, "query") in repaired.coercions) is is_renamed
+    assert ("query" in repaired.call["arguments"]) is is_renamed
+
+
+@pytest.mark.parametrize(
+    ("required", "key", "is_renamed"),
+    [
+        ("text", "msg", True), ("body", "content", True), ("path", "filename", True), ("query", "q", True),
+        ("endpoint", "end", False), ("allow", "all", False), ("point_y", "point_z", False),
+        ("teamB", "teamC", False),
+        ("to", "from", False), ("active", "inactive", False), ("min_price", "max_price", False),
+        ("start_date", "start", True), ("count", "cnt", True), ("message", "massage", True),
+    ],
+)  # fmt: skip
+def test_a_tool_that_writes_gets_no_value_that_is_another(required: str, key: str, is_renamed: bool) -> None:
+    writing = tool("write", (required,), **{required: {"type": "string"}})
+    repaired = repair_call({"name": "write", "arguments": {key: "x"}}, [writing])
+    assert repaired.ok is is_renamed
+    assert repaired.call["arguments"] == ({required: "x"} if is_renamed else {key: "x"})
+
+
+def test_misspelt_keys_of_a_deep_value_are_repaired() -> None:
+    node: dict[str, Any] = {"type": "object", "additionalProperties": False, "required": ["n"]}
+    node["properties"] = {"n": {"type": "integer"}, "child": {"$ref": "#/$defs/node"}}
+    value: dict[str, Any] = {"n": "3"}
+    for _ in range(14):
+        value = {"n": "3", "chlid": value}
+    deep = tool("deep", ("root",), root={"$ref": "#/$defs/node"})
+    deep = replace(deep, args={**deep.args, "$defs": {"node": node}})
+    assert repair_call({"name": "deep", "arguments": {"root": value}}, [deep]).ok
 
 
 ANY_KEY = st.sampled_from([*STRANGE, "count", "mode", "flag", "msg", "cnt", "txt", "notes", "ratoi", "lev"])
@@ -351,7 +381,6 @@ def test_a_key_is_renamed_only_as_the_schema_determines(arguments: Any, refuses:
     found = repair_call(call, [RENAMING], unknown="refuse" if refuses else "drop")
     properties = RENAMING.args["properties"]
     unknown = arguments.keys() - properties.keys()
-    missing = {"count", "text"} - arguments.keys()
     renamed = {each.before: each.after for each in found.coercions if each.kind == "renamed"}
     assert len({*renamed.values()}) == len(renamed)
     for key, name in renamed.items():
@@ -359,11 +388,8 @@ def test_a_key_is_renamed_only_as_the_schema_determines(arguments: Any, refuses:
         assert name not in arguments
         assert Draft202012Validator(properties[name]).is_valid(found.call["arguments"][name])
         assert not isinstance(arguments[key], int | float) or properties[name] != {"type": "string"}
-        others = {"cnt": "count", "txt": "text", "notes": "note", "ratoi": "ratio"}
-        if others.get(key) != name:  # nothing but the value: only one such property is missing
-            assert missing - {others.get(other) for other in renamed} == {name}
-            rivals = [arguments[other] for other in unknown - renamed.keys()]
-            assert not any(Draft202012Validator(properties[name]).is_valid(value) for value in rivals)
+        meant = {"cnt": "count", "txt": "text", "msg": "text", "notes": "note", "ratoi": "ratio"}
+        assert meant[key] == name
     if not found.ok:  # what is wrong is not hidden
         assert all(repr(key) in "".join(found.validation.errors) for key in unknown - renamed.keys())
 
