@@ -342,7 +342,8 @@ def test_the_only_required_text_that_is_missing_may_have_another_key_if_the_tool
     ],
 )  # fmt: skip
 def test_a_tool_that_writes_gets_no_value_that_is_another(required: str, key: str, is_renamed: bool) -> None:
-    writing = tool("write", (required,), **{required: {"type": "string"}})
+    args = {"type": "object", "properties": {required: {"type": "string"}}, "required": [required]}
+    writing = Tool("write", args={**args, "additionalProperties": False})
     repaired = repair_call({"name": "write", "arguments": {key: "x"}}, [writing])
     assert repaired.ok is is_renamed
     assert repaired.call["arguments"] == ({required: "x"} if is_renamed else {key: "x"})
