@@ -1,4 +1,4 @@
-"""When a tool call, when plain lines? Three small tasks, asked for in several forms.
+"""Compare tool calls with an output contract of lines on three small tasks, each in several forms.
 
     python bench/plain.py --model F.gguf|smollm2 | --server URL | --backend ollama --model NAME
 

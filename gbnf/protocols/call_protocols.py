@@ -346,7 +346,7 @@ class ServerCalls(_ToolMessages, CallsInText):
         if not written:
             return super().read(content, tools, steps=steps, truncated=truncated)
         if truncated:
-            raise UnreadableCallError("the call was cut and not executed; write a shorter one")
+            raise UnreadableCallError("the call was truncated and not executed; write a shorter one")
         try:
             call = parse_json(written[0])
         except InvalidJsonError as error:
@@ -355,7 +355,9 @@ class ServerCalls(_ToolMessages, CallsInText):
         if given.keys() != {"name", "arguments"} or not isinstance(given["arguments"], dict):
             raise UnreadableCallError("the arguments of the call are not one JSON object")
         left_out = f"ignored: left out {len(written) - 1} more calls; one is made at a time"
-        return repaired_call(call, tools, steps, clamp=self.clamp, repairs=[left_out] if written[1:] else ())
+        repairs = [left_out] if written[1:] else []
+        parsed = repaired_call(call, tools, steps, clamp=self.clamp, repairs=repairs)
+        return replace(parsed, preface=content.strip())
 
     def refused_messages(
         self, text: str, call: Mapping[str, Any] | None, error: str, number: int

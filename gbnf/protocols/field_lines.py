@@ -37,17 +37,19 @@ from gbnf.strict_json import parse_json
 from gbnf.tools import Tool
 
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w-]*[ \t]*")
-_LABEL = re.compile(r"\W*(?:\d+[.)]\s+)?\W*([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*_`]*(?=\s|$)(.*)")
+_LABEL = re.compile(r"\W*(?:\d+[.)]\s+\W*)?([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*_`]*(.*)")
 _MARK = re.compile(r"(?:([-*•+])|(\d{1,3})[.)])\s+(?=\S)")
-_DIGITS = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d\d?)?)"
 _NUMBER = re.compile(
-    rf"(?:[-*•+]\s+)?[^\w\s+-]*(?:[^\W\d]+\W{{1,3}})?[^\w\s+-]*(?P<value>{_DIGITS})"
-    r"(?![\w%]|\s+(?:or|and|to|o|e|a)\s+\d)(?P<rest>.*)",
-    re.DOTALL,
+    rf"(?<![\w.,:'’/+−-])(?<!\d\s)(?P<sign>[+−-]?)(?:[$€£]\s?)?(?P<digits>{_DIGITS})"
+    r"(?![\w%])(?![.,:'’/–-]\d|\s*[–/&-]\s*\d|\s\d)(?!\s*(?:k|m|bn|thousand|m?illions?|mil\w*|mrd)\b)"
+    r"(?!\s+(?:or|and|to|o|e|ed|oppure|a|vs)\s(?:\w+\s)?\d)"
 )
-_ANY_NUMBER = re.compile(rf"(?<![\w.,]){_DIGITS}(?![\w%])")
+"""A whole numeral that is not one of two; of "1.120,50" and "2 million", nothing is."""
+_NEGATION = re.compile(r"\b(?:not?|non|none|never|neither|nor|né|than)\b|n['’]t\b", re.IGNORECASE)
 _BEFORE_REST = " \t.):*]_`,;–—-"
 _BRACKETED = re.compile(r"<\s*([^<>:]+?)\s*(?::\s*([^<>]*?))?\s*>?")
+_TAGGED = re.compile(r"<([^<>/:]+)>(.*)</\1>")
 _SEPARATOR = re.compile(r"[,;]\s+")
 _NOTHING = frozenset({"", "-", "–", "—", "none", "null", "n/a"})
 _MOST_LINES = 10
@@ -89,7 +91,7 @@ def _fields(tool: Tool) -> tuple[_Field, ...]:
 
 
 def fits_lines(tool: Tool) -> bool:
-    """Return whether lines can tell the arguments of a tool: scalars, and at most one list of scalars."""
+    """Return whether the arguments of a tool fit lines: scalars, and at most one list of scalars."""
     fields = _fields(tool)
     lists = [field for field in fields if field.is_list]
     items = [field.location.item(0).types <= _SCALARS for field in lists]
@@ -99,7 +101,7 @@ def fits_lines(tool: Tool) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLines(CallsInText):
-    """The arguments of one tool, which is all that the model may answer with, as lines."""
+    """The arguments, as lines, of the only tool that the model may call."""
 
     tool: Tool
     lines: bool = True
@@ -108,15 +110,17 @@ class FieldLines(CallsInText):
     def _fields(self) -> tuple[_Field, ...]:
         return _fields(self.tool)
 
-    @property
-    def _names(self) -> set[str]:
-        return {fold(field.name) for field in self._fields}
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {fold(field.name): at for at, field in enumerate(self._fields)}
 
     def prompt(self, language: str) -> str:
         """Return the system prompt: what is wanted, how many lines, and a placeholder for each."""
         args, shown = self.tool.model_args(), []
         for field in self._fields:
-            shown += [field_placeholder(field.name, field.schema, args, language)] * _least_lines(field)
+            shown += [field_placeholder(field.name, field.schema, args, language)] * (
+                _item_count(field.schema) or 1
+            )
         open_list = next(
             (each.name for each in self._fields if each.is_list and not _item_count(each.schema)), ""
         )
@@ -130,20 +134,15 @@ class FieldLines(CallsInText):
         step = parse_tool_calls(text, (self.tool,))
         if isinstance(step, ToolCalls) and any(call.arguments for call in step.calls):
             return super().read(text, tools, steps=steps, truncated=truncated)
-        content = step.content if isinstance(step, FinalAnswer) else text
-        content = "\n".join(line for line in content.splitlines() if not _FENCE.fullmatch(line)).strip()
         if truncated:
-            raise UnreadableCallError("the lines did not end within the limit of tokens; write shorter ones")
-        if not content:
-            raise UnreadableCallError("the text is empty")
+            raise UnreadableCallError("the answer was truncated by the token limit; write shorter lines")
+        content = step.content if isinstance(step, FinalAnswer) else text
         arguments = self._of_json(content)
         if arguments is None:
-            arguments = self._of_lines(
-                [_unquoted(line) for line in map(str.strip, content.splitlines()) if line]
-            )
+            arguments = self._one_text(content) or self._of_lines(content)
         for part in (part for value in arguments.values() for part in _parts(value)):
             if isinstance(part, str):
-                self._filled(part)
+                self._check_text(part)
         call = {"name": self.tool.name, "arguments": arguments}
         return repaired_call(call, (self.tool,), steps, clamp=self.clamp)
 
@@ -179,14 +178,19 @@ class FieldLines(CallsInText):
         return f"Write {names}, each on a line of its own, and nothing else."
 
     def _filled(self, text: str) -> str:
-        """Return a text, or what is in the brackets of a placeholder that the model has filled in, labelled.
+        """Return a line, or what the model has written into a placeholder or between tags, with its label.
 
         Raises UnreadableCallError for a placeholder that it has copied.
         """
+        if (tagged := _TAGGED.fullmatch(text)) and fold(tagged[1]) in self._places:
+            return f"{tagged[1]}: {tagged[2]}"
         match = _BRACKETED.fullmatch(text)
-        if match is None or fold(match[1]) not in self._names:
-            return text
-        field = next(each for each in self._fields if fold(each.name) == fold(match[1]))
+        if match is None or fold(match[1]) not in self._places:
+            begin = re.match(r"</?\s*([^<>:]+?)\s*[:>]", text)
+            if begin is None or fold(begin[1]) not in self._places:
+                return text
+            raise UnreadableCallError(f"{text!r} has brackets; write the value alone")
+        field = self._fields[self._places[fold(match[1])]]
         shown = _SEPARATOR.split(
             field_placeholder(field.name, field.schema, self.tool.model_args(), "")[1:-1]
         )
@@ -196,78 +200,110 @@ class FieldLines(CallsInText):
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         return f"{match[1]}: {value}"
 
+    def _check_text(self, text: str) -> None:
+        """Raise UnreadableCallError for a value that is a placeholder, or has the label of another field."""
+        self._filled(text)
+        for label in re.findall(r"(?:^|[\s,;(])([^\W\d][\w -]*?)\s*[:=]\s", text):
+            if fold(label) in self._places:
+                raise UnreadableCallError(f"{label!r} is not on a line of its own")
+
     def _of_json(self, content: str) -> dict[str, Any] | None:
-        """Return the arguments in JSON; None for a text that is none. Raises UnreadableCallError."""
-        value = load_complete(content)
+        """Return the arguments in JSON, also between prose; None for a text without any.
+
+        Raises UnreadableCallError for other JSON.
+        """
+        value = load_complete(_without_fences(content))
+        keys = map(fold, re.findall(r'[{,]\s*"([^"]*)"\s*:', content))
+        if value is None and not self._places.keys().isdisjoint(keys):
+            value = load_complete(content[content.find("{") : content.rfind("}") + 1]) or {}
         lists = [field.name for field in self._fields if field.is_list]
         if isinstance(value, list) and lists and not any(isinstance(item, list | dict) for item in value):
             return {lists[0]: value}
-        if isinstance(value, dict) and set(map(fold, value)) & self._names:
+        if isinstance(value, dict) and not self._places.keys().isdisjoint(map(fold, value)):
             return value
-        if value is not None or (looks_like_call(content) and not content.startswith("<")):
+        if value is not None or (looks_like_call(content) and not content.lstrip().startswith("<")):
             raise UnreadableCallError("the text has none of the fields")
         return None
 
-    def _of_lines(self, lines: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments in lines: between two labels, the fields have the requested order."""
-        named = {fold(field.name): index for index, field in enumerate(self._fields)}
+    def _one_text(self, content: str) -> dict[str, Any]:
+        """Return the only argument, if any text is one: unchanged, but for its label, quotes or fences."""
+        [field, *others] = self._fields
+        if others or field.location.types != {"string"} or field.location.listed:
+            return {}
+        for line in content.splitlines():
+            filled = self._filled(line.strip())
+            content = filled if filled != line.strip() else content
+        text = _without_fences(content).strip("\n")
+        first, _, rest = text.partition("\n")
+        label = _LABEL.fullmatch(first)
+        if fold(label[1] if label else first) in self._places and (label or rest):
+            text = f"{label[2] if label else ''}\n{rest}".strip("\n")
+        return {field.name: text if "\n" in text else _unquoted(text.strip())} if text.strip() else {}
+
+    def _of_lines(self, content: str) -> dict[str, Any]:
+        """Return the arguments in lines: by their labels, or in the requested order."""
+        stripped = (line.strip() for line in content.splitlines() if not _FENCE.fullmatch(line))
+        lines = [self._filled(_unquoted(line)) for line in stripped if line]
+        if not lines:
+            raise UnreadableCallError("the text is empty")
         parts: list[tuple[int, list[str]]] = [(0, [])]
-        for line in map(self._filled, lines):
+        for line in lines:
             label = _LABEL.fullmatch(line)
-            index = named.get(fold(label[1])) if label else None
-            if label and index is not None and all(index != begun for begun, _ in parts[1:]):
-                parts.append((index, [rest] if (rest := _unquoted(label[2].strip())) else []))
+            at = self._places.get(fold(label[1] if label else line))
+            if at is not None and all(at != begin for begin, _ in parts[1:]):
+                parts.append((at, [rest] if label and (rest := _unquoted(label[2].strip())) else []))
             else:
                 parts[-1][1].append(line)
-        first = parts[1][0] if len(parts) > 1 else len(self._fields)
-        if not first or (len(parts) > 1 and len(parts[0][1]) != first):  # text before the labels
-            parts = parts[1:]
-        begins = {begin for begin, _ in parts}
-        arguments: dict[str, Any] = {}
+        if len(parts) == 1:
+            return _placed(lines, self._fields)
+        if len(parts[0][1]) != parts[1][0]:  # a preface, and no values of the fields before the first label
+            parts[0] = (0, [])
+        labelled, arguments = {begin for begin, _ in parts[1:]}, dict[str, Any]()
         for (begin, part), (end, _) in pairwise([*parts, (len(self._fields), [])]):
-            others = (at for at in range(begin + 1, end) if at not in begins)
-            fields = [self._fields[begin], *(self._fields[at] for at in others)]
-            arguments |= _placed(_unnumbered(part, fields), fields, is_labelled=len(parts) > 1)
+            others = [at for at in range(begin + 1, end) if at not in labelled]
+            fields = [self._fields[at] for at in (begin, *others)]
+            if part:
+                arguments |= _placed(part, fields if len(part) > 1 else fields[:1])
         return arguments
 
 
-def _placed(lines: Sequence[str], fields: Sequence[_Field], *, is_labelled: bool) -> dict[str, Any]:
-    """Return the values of fields that have so many lines together, in this order."""
-    lines = list(lines)
-    if len(lines) > len(fields) and lines[0].endswith(":"):  # "Here is my answer:"
-        del lines[0]
-    while len(lines) > len(fields) and fields[0].is_number and not _is_number_or_none(lines[0]):
-        del lines[0]
-    if 0 < len(lines) < len(fields) and not is_labelled:
+def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
+    """Assign lines to fields, in the requested order. A list, or the last text, has those that are left."""
+    least = sum(_item_count(field.schema) or 1 for field in fields)
+    takes_text = len(fields) == 1 and fields[0].takes_lines
+    if len(lines) > least and lines[0].endswith(":") and not takes_text:  # "Here is my answer:"
+        lines = lines[1:]
+    if len(lines) == len(fields) > 1:
+        lines = _unnumbered(lines, fields)
+    if len(lines) == len(fields) - 1:
         value, rest = _leading(lines[0], fields[0])
-        lines[:1] = [value, rest] if rest else [lines[0]]
-    longest = next((at for at, field in enumerate(fields) if field.is_list), len(fields) - 1)
-    more = max(len(lines) - len(fields), 0) if fields[longest].takes_lines else 0
+        lines = [value, rest, *lines[1:]] if rest else lines
+    texts = [at for at, field in enumerate(fields) if field.takes_lines]
+    longest = next((at for at in texts if fields[at].is_list), texts[-1] if texts else len(fields))
     values: dict[str, Any] = {}
     for at, field in enumerate(fields):
-        count = 1 + more * (at == longest)
-        taken, lines = lines[:count], lines[count:]
-        values |= _value(field, taken, is_labelled=is_labelled)
+        count = max(len(lines) - len(fields) + at + 1, 1) if at == longest else 1
+        values |= _value(field, lines[:count])
+        lines = lines[count:]
     return values
 
 
-def _value(field: _Field, lines: Sequence[str], *, is_labelled: bool) -> dict[str, Any]:
+def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
     """Return the value of a field by its name; {} if it has none."""
     text = "\n".join(lines)
-    if text.casefold() in _NOTHING and (text or not lines):
-        if text and "null" in field.location.types:
+    if not lines or text.casefold() in _NOTHING:
+        if lines and "null" in field.location.types:
             return {field.name: None}
-        if not field.is_required or not text:
-            return {}
+        if not lines or not field.is_required or field.is_list:
+            return {field.name: []} if lines and field.is_list else {}
     if not field.is_list:
         return {field.name: _scalar(field, text)}
-    items = [_unquoted(line) for line in _unnumbered(lines, ())]
-    if len(items) == 1 and isinstance(value := load_complete(items[0]), list):
-        return {field.name: value}
     item_field = _Field(field.name, True, field.location.item(0), True)
-    is_short = is_labelled and all(len(part.split()) < 4 for part in items[0].split(",")) if items else False
-    if len(items) == 1 and (is_short or not item_field.takes_lines or _least_lines(field) > 1):
-        items = [part.strip() for part in items[0].split(",") if part.strip()]
+    items = [_unquoted(line) for line in _unnumbered(lines)]
+    if len(items) == 1:
+        if isinstance(value := load_complete(items[0]), list):
+            return {field.name: value}
+        items = items if item_field.takes_lines else re.split(r",\s+", items[0])
     return {field.name: [_scalar(item_field, item) for item in items]}
 
 
@@ -282,43 +318,38 @@ def _scalar(field: _Field, text: str) -> Any:
 def _leading(text: str, field: _Field) -> tuple[str, str]:
     """Return the number, or the listed value, that a text begins with, and the rest of the text.
 
-    A number, or a listed value, that is the only one of the text counts, too. Otherwise it is the whole text.
+    One that is the only one in the text, and not denied, counts, too. Otherwise it is the whole text.
     """
-    words = _listed_words(field)
     if field.is_number:
-        match = _NUMBER.fullmatch(text)
-        if match:
-            return match["value"].replace(",", ""), match["rest"].lstrip(_BEFORE_REST)
-        numbers = _ANY_NUMBER.findall(text)
-        return (numbers[0].replace(",", ""), "") if len(numbers) == 1 else (text, "")
+        match = _NUMBER.search(text)
+        before, rest = (text[: match.start()], text[match.end() :]) if match else (text, "")
+        others = before if not re.search(r"\w", before) else before + rest
+        if match is None or re.search(r"\d", others) or _NEGATION.search(before):
+            return text, ""
+        digits = match["digits"].replace(",", "." if re.search(r",\d\d?$", match["digits"]) else "")
+        return match["sign"].replace("−", "-") + digits, rest.lstrip(_BEFORE_REST)
+    is_boolean = field.location.types - {"null"} == {"boolean"}
+    words = [*TRUE, *FALSE] if is_boolean else list(map(_line, field.location.listed))
     if not words:
         return text, ""
     pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    if match := re.match(rf"\W*({pattern})(?!\s*\w)(.*)", text, re.IGNORECASE | re.DOTALL):
+    if match := re.match(rf"[^\w-]*({pattern})(?!\s*\w|[-/.,]\w)(.*)", text, re.IGNORECASE | re.DOTALL):
         return match[1], match[2].lstrip(_BEFORE_REST)
-    named = {each.casefold() for each in re.findall(rf"(?<!\w)({pattern})(?!\w)", text, re.IGNORECASE)}
-    return (named.pop(), "") if len(named) == 1 else (text, "")
+    named = {
+        each.casefold() for each in re.findall(rf"(?<![\w/-])({pattern})(?![\w/-])", text, re.IGNORECASE)
+    }
+    is_clear = len(named) == 1 and not is_boolean and not _NEGATION.search(text)
+    return (named.pop(), "") if is_clear else (text, "")
 
 
-def _is_number_or_none(line: str) -> bool:
-    return line.casefold() in _NOTHING or _ANY_NUMBER.search(line) is not None
-
-
-def _listed_words(field: _Field) -> list[str]:
-    """Return the texts that a field may have, if they are listed, or few by their type."""
-    if field.location.types - {"null"} == {"boolean"}:
-        return [*TRUE, *FALSE]
-    return [each if isinstance(each, str) else json.dumps(each) for each in field.location.listed]
-
-
-def _unnumbered(lines: Sequence[str], fields: Sequence[_Field]) -> list[str]:
+def _unnumbered(lines: Sequence[str], fields: Sequence[_Field] = ()) -> list[str]:
     """Return lines without bullets, or the numbers 1, 2, …, before all of them; not before a number."""
     marks = [_MARK.match(line) for line in lines]
     numbers = [int(mark[2]) for mark in marks if mark and mark[2]]
     bare = [line[mark.end() :] for line, mark in zip(lines, marks, strict=True) if mark]
-    is_list = len(bare) == len(lines) > 1 and numbers in ([], [*range(1, len(lines) + 1)])
-    has_number = not fields or not fields[0].is_number or (is_list and _NUMBER.fullmatch(bare[0]))
-    return bare if is_list and has_number else [*lines]
+    is_list = len(bare) == len(lines) and numbers in ([], [*range(1, len(lines) + 1)])
+    is_number = bool(fields) and fields[0].is_number
+    return [*lines] if not is_list or (is_number and not _NUMBER.search(bare[0])) else bare
 
 
 def _unquoted(line: str) -> str:
@@ -329,8 +360,11 @@ def _unquoted(line: str) -> str:
     return line
 
 
-def _least_lines(field: _Field) -> int:
-    return _item_count(field.schema) or 1
+def _without_fences(text: str) -> str:
+    """Return what is in a block of code that is the whole text."""
+    lines = text.strip().splitlines()
+    is_block = len(lines) > 1 and _FENCE.fullmatch(lines[0]) and _FENCE.fullmatch(lines[-1])
+    return "\n".join(lines[1:-1]) if is_block else text
 
 
 def _item_count(schema: Any) -> int:

@@ -272,7 +272,8 @@ class EventStream(ABC):
             index, identifier = value_at(piece, "index"), value_at(piece, "id")
             name, arguments = value_at(piece, "function", "name"), value_at(piece, "function", "arguments")
             is_numbered = isinstance(index, int)
-            known = [each for each in self._calls if not name or (is_numbered and each.index == index)]
+            same = [each for each in self._calls if is_numbered and each.index == index]
+            known = same or ([] if name else self._calls)
             if not known or (identifier and known[-1].identifier not in (None, identifier)):
                 known = [_CallPieces(index, identifier, str(name or ""))]
                 self._calls += known

@@ -185,7 +185,7 @@ class OpenAICompatible(HttpBackend):
         if found := {name for name in optional & body.keys() if name.rstrip("s") in said}:
             self._refused |= found
             return True
-        if "tools" in body and ("tool" in said or "function" in said):
+        if "tools" in body and ("tool" in said or "function call" in said):
             self._refused.add("tools")
             raise RequestNotSupportedError(self.name, "tools", f"It answered: {error.message}") from None
         return False

@@ -296,7 +296,10 @@ class _Loop(ModelCalls):
         state.in_system_message = state.described = ()
         for index, message in enumerate(state.history):
             calls = [call_text(call["function"]) for call in message.get("tool_calls", ())]
-            plain: Message = {"role": message["role"], "content": "\n".join(calls) or message["content"]}
+            plain: Message = {
+                "role": message["role"],
+                "content": "\n".join(filter(None, [message["content"], *calls])),
+            }
             state.history[index] = {**plain, "images": message["images"]} if "images" in message else plain
         return replace(self, options=in_text)
 

@@ -28,7 +28,7 @@ from gbnf.tools.evidence import Evidence
 from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
-from gbnf_server.backends.base import MAX_ALTERNATIVES, Completion, Request, ToolChoice
+from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion, Request, ToolChoice
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
 from gbnf_server.planner.call_checks import OfferedTools
@@ -253,6 +253,8 @@ class ModelCalls:
             seed=options.seed,
             probabilities=purpose == "tool"
             or (purpose == "call" and (options.probabilities or options.confirm_below > 0)),
+            # so that a server which has none is an error, rather than that every value seems sure
+            logprobs=MAX_LOGPROBS if purpose == "call" and options.confirm_below > 0 else None,
             evidence=evidence,
             timeout_s=None if options.max_seconds is None else max(seconds_left, LEAST_SECONDS),
         )

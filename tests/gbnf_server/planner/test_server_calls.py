@@ -435,3 +435,32 @@ def test_a_real_server_without_tools_is_asked_in_text(tmp_path: Path) -> None:
         run = planned(tmp_path, backend, max_steps=1, max_tokens=4)
         assert not backend.info().takes_tools
     assert any("call format text" in warning for warning in run.warnings)
+
+
+def test_pieces_of_several_calls_in_turn_belong_to_their_index(tmp_path: Path) -> None:
+    more: Any = {"index": 0, "function": {"arguments": " 2}"}}
+    pieces = [call('{"depth":'), call('{"depth":', index=1, id_="b"), more]
+    interleaved = stream(*({"tool_calls": [piece]} for piece in pieces))
+    with served(interleaved, ANSWER) as script, client(script.url) as backend:
+        assert planned(tmp_path, backend).answer == "It is deep."
+    assert CALLED == [{"depth": 2}]
+
+
+def test_a_call_is_not_made_unasked_where_no_probabilities_are_known(tmp_path: Path) -> None:
+    text = stream({"content": '{"name": "look", "arguments": {"depth": 2}}'}, reason="stop")
+    with (
+        served(refused(400, "logprobs is not supported"), text) as script,
+        client(script.url, "lm_studio") as backend,
+    ):
+        run = planned(tmp_path, backend, confirm_below=0.9)
+    assert (run.outcome, CALLED) == ("failed", [])
+
+
+def test_a_model_reads_what_it_has_said_before_a_call_of_the_server(tmp_path: Path) -> None:
+    both = stream({"content": "I look first."}, {"tool_calls": [call('{"depth": 2}')]})
+    with served(both, ANSWER) as script, client(script.url) as backend:
+        planned(tmp_path, backend)
+    [_, asked] = script.asked
+    assert [each["content"] for each in asked[1]["messages"] if each["role"] == "assistant"] == [
+        "I look first."
+    ]
