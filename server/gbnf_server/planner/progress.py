@@ -27,7 +27,7 @@ from gbnf.tools.coverage import (
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
 from gbnf.tools.providers import Provider
-from gbnf.tools.ranking import asking_words, common_words, file_readers, file_tools
+from gbnf.tools.ranking import asking_words, common_words, file_readers, file_tools, names_file
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
     asks_for_several,
@@ -355,6 +355,8 @@ def next_tools(
     is_done: bool,
 ) -> tuple[tuple[Tool, ...], bool]:
     """Return those of the tools `ready` that a small model may call next, and whether it may answer."""
+    if unread := _unread(ready, state):
+        return unread, False
     if is_done:
         return (), True
     changing = tuple(tool for tool in ready if tool.name == state.entries_for)
@@ -432,7 +434,7 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
     has_hints = options.evidence != "none" or options.is_small_native
     if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
         return False
-    if may_go_on(pool, state):
+    if may_go_on(pool, state) or (options.is_small_native and _unread(pool, state)):
         return False
     if options.is_small_native and has_all_parts(pool, state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
@@ -440,6 +442,25 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
     return uncovered(pool, state, options) == ()
+
+
+def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+    """Return the tools that read files, if the only call has found the file that the request is about.
+
+    Where it is says nothing of what is in it: "the sum of the numbers in a.txt". Not for a request with a
+    word of the tool that found it: "is there a file a.txt?".
+    """
+    step, *others = state.steps or [None]
+    entries = None if step is None or step.result is None else step.result.get("entries")
+    if others or not entries or not isinstance(entries, list) or not names_file(state.query):
+        return ()
+    [call] = calls_done(state) or [{"name": ""}]
+    finder = next((tool for tool in tools if tool.name == call["name"]), None)
+    if finder is None or common_words(state.query, finder):
+        return ()
+    if not all(isinstance(entry, str) and entry in state.query for entry in entries):
+        return ()
+    return tuple(tool for tool in file_readers(tools) if tool != finder)
 
 
 def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:

@@ -320,6 +320,28 @@ def test_what_is_in_a_file_is_not_answered_without_a_call(query: str, answers: b
         assert ("compute" in started.tools) is may_answer
 
 
+@pytest.mark.parametrize(
+    ("query", "entries", "reads"),
+    [
+        ("what is the sum of the numbers in a.txt?", ["a.txt"], True),
+        ("what does notes/a.txt say?", ["notes/a.txt"], True),
+        ("what does notes/a.txt say?", ["notes/a.txt", "b.txt"], False),
+        ("is there a file a.txt?", ["a.txt"], False),
+        ("find a.txt", ["a.txt"], False),
+    ],
+)
+def test_a_file_that_was_only_found_is_read_before_the_answer(
+    query: str, entries: list[str], reads: bool
+) -> None:
+    find = written({"name": "find_files", "arguments": {"base_path": ".", "pattern": "a.txt"}})
+    read = written({"name": "read_files", "arguments": {"paths": entries}})
+    texts = [find, read, "It is 12."] if reads else [find, "It is there."]
+    driven = drive(query, *texts, "It is there.", replies=[{"entries": entries}, {"entries": ["3 4 5"]}])
+    _, second, *_ = driven.of(StepStarted)
+    assert (second.tools == ("read_files",)) is reads
+    assert driven.run.answer.startswith("It is 12." if reads else "It is there.")
+
+
 def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
     slots = {"name": "find_events_empty", "arguments": {"period": "tomorrow"}}
     query = "when am I free tomorrow, and what else is there?"
