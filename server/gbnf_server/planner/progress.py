@@ -450,12 +450,11 @@ def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     Where it is says nothing of what is in it: "the sum of the numbers in a.txt". Not for a request with a
     word of the tool that found it: "is there a file a.txt?".
     """
-    step, *others = state.steps or [None]
-    entries = None if step is None or step.result is None else step.result.get("entries")
-    if others or not entries or not isinstance(entries, list) or not names_file(state.query):
+    done = calls_done(state)
+    entries = (state.steps[0].result or {}).get("entries") if len(state.steps) == len(done) == 1 else None
+    if not entries or not isinstance(entries, list) or not names_file(state.query):
         return ()
-    [call] = calls_done(state) or [{"name": ""}]
-    finder = next((tool for tool in tools if tool.name == call["name"]), None)
+    finder = next((tool for tool in tools if tool.name == done[0]["name"]), None)
     if finder is None or common_words(state.query, finder):
         return ()
     if not all(isinstance(entry, str) and entry in state.query for entry in entries):

@@ -339,7 +339,7 @@ def test_a_file_that_was_only_found_is_read_before_the_answer(
     driven = drive(query, *texts, "It is there.", replies=[{"entries": entries}, {"entries": ["3 4 5"]}])
     _, second, *_ = driven.of(StepStarted)
     assert (second.tools == ("read_files",)) is reads
-    assert driven.run.answer.startswith("It is 12." if reads else "It is there.")
+    assert str(driven.run.answer).startswith("It is 12." if reads else "It is there.")
 
 
 def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
