@@ -116,16 +116,13 @@ class FieldLines(CallsInText):
 
     def prompt(self, language: str) -> str:
         """Return the system prompt: what is wanted, how many lines, and a placeholder for each."""
-        args, shown = self.tool.model_args(), []
+        args, wanted = self.tool.model_args(), self.tool.description(language)
+        shown: list[str] = []
         for field in self._fields:
-            shown += [field_placeholder(field.name, field.schema, args, language)] * (
-                _item_count(field.schema) or 1
-            )
-        open_list = next(
-            (each.name for each in self._fields if each.is_list and not _item_count(each.schema)), ""
-        )
-        wanted = self.tool.description(language)
-        return field_lines_prompt(wanted, shown, open_list=open_list, language=language)
+            line = field_placeholder(field.name, field.schema, args, language)
+            shown += [line] * (_item_count(field.schema) or 1)
+        lists = (each.name for each in self._fields if each.is_list and not _item_count(each.schema))
+        return field_lines_prompt(wanted, shown, open_list=next(lists, ""), language=language)
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
@@ -204,7 +201,7 @@ class FieldLines(CallsInText):
         """Raise UnreadableCallError for a value that is a placeholder, or has the label of another field."""
         self._filled(text)
         for label in re.findall(r"(?:^|[\s,;(])([^\W\d][\w -]*?)\s*[:=]\s", text):
-            if fold(label) in self._places:
+            if len(self._fields) > 1 and fold(label) in self._places:
                 raise UnreadableCallError(f"{label!r} is not on a line of its own")
 
     def _of_json(self, content: str) -> dict[str, Any] | None:

@@ -214,6 +214,8 @@ BILL = tool(
         (TOTAL, "£1,120.50", {"total": 1120.5}),
         (CODE, "def f(x):\n    return x\n\nf(2)", {"code": "def f(x):\n    return x\n\nf(2)"}),
         (CODE, "```python\nx = 1\ny = 2\n```", {"code": "x = 1\ny = 2"}),
+        (CODE, "x = 1\ncode = 2", {"code": "x = 1\ncode = 2"}),
+        (CODE, "code: x = 1\ny = 2", {"code": " x = 1\ny = 2"}),
         (CODE, "The moon:\nit shines\nbright", {"code": "The moon:\nit shines\nbright"}),
         (TAGS, "none", {"tags": []}),
         (TAGS, "tags: Washington, D.C.", {"tags": ["Washington, D.C."]}),
