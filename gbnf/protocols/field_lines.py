@@ -234,7 +234,7 @@ class FieldLines(CallsInText):
         first, _, rest = text.partition("\n")
         label = _LABEL.fullmatch(first)
         if fold(label[1] if label else first) in self._places and (label or rest):
-            text = f"{label[2] if label else ''}\n{rest}".strip("\n")
+            text = f"{label[2].strip() if label else ''}\n{rest}".strip("\n")
         return {field.name: text if "\n" in text else _unquoted(text.strip())} if text.strip() else {}
 
     def _of_lines(self, content: str) -> dict[str, Any]:

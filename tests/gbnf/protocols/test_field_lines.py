@@ -215,7 +215,7 @@ BILL = tool(
         (CODE, "def f(x):\n    return x\n\nf(2)", {"code": "def f(x):\n    return x\n\nf(2)"}),
         (CODE, "```python\nx = 1\ny = 2\n```", {"code": "x = 1\ny = 2"}),
         (CODE, "x = 1\ncode = 2", {"code": "x = 1\ncode = 2"}),
-        (CODE, "code: x = 1\ny = 2", {"code": " x = 1\ny = 2"}),
+        (CODE, "code: x = 1\ny = 2", {"code": "x = 1\ny = 2"}),
         (CODE, "The moon:\nit shines\nbright", {"code": "The moon:\nit shines\nbright"}),
         (TAGS, "none", {"tags": []}),
         (TAGS, "tags: Washington, D.C.", {"tags": ["Washington, D.C."]}),
