@@ -58,6 +58,7 @@ _UNITS: Final = (
 )  # fmt: skip
 """Names of units that measure the same."""
 _DEFAULT: Final = re.compile(r"\bdefaults?(?: (?:is|to))?:? (['\"`]?)([\w-]+)\1", re.IGNORECASE)
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _REJECTS: Final = re.compile(
     r"n't\b|\b(?:not|without|instead of|rather than|non|senza|invece)\b", re.IGNORECASE
 )
@@ -178,11 +179,12 @@ def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evid
     """Return the arguments of a call with the choices that the request states in place of defaults.
 
     Replaces the default of an argument, which a model writes that has overlooked the request, where the
-    request supports exactly one other enum value, or one other value quoted in the description; or a default
-    unit by the only unit of the request, if both measure the same.
+    request is one sentence and supports exactly one other enum value, or one other value quoted in the
+    description; or a default unit by the only unit of the request, if both measure the same.
     """
     properties, known = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
     units = {(one or other).casefold() for one, other in _MEASURE.findall(evidence.request)}
+    is_one = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(evidence.request)) < 2
 
     def stated(name: str, value: Any) -> Any:
         choices, schema = known.get(name, ArgumentEvidence()).choices, properties.get(name)
@@ -190,12 +192,23 @@ def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evid
         in_text = _DEFAULT.search(str(described.get("description")))
         if not isinstance(value, str) or value != described.get("default", in_text and in_text[2]):
             return value
+        quoted = [text for _, text in _QUOTED_OPTION.findall(str(described.get("description")))]
+        options = dict.fromkeys(
+            text for text in (*described.get("enum", ()), *quoted) if isinstance(text, str)
+        )
+        choices = choices or tuple(text for text in options if _has_word(evidence.request, text))
+        choices = choices if is_one else ()
         kind = next((kind for kind in _UNITS if value.casefold() in kind), frozenset[str]())
         if not choices and "unit" in name.lower() and len(units) == 1 and units <= kind:
             choices = tuple(units)
         return choices[0] if len(choices) == 1 and not _REJECTS.search(evidence.request) else value
 
     return {name: stated(name, value) for name, value in arguments.items()}
+
+
+def _has_word(request: str, word: str) -> bool:
+    """Return whether a request has a word, which may be one that says little, such as "all"."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w#+-])", request, re.IGNORECASE) is not None
 
 
 def _of_argument(

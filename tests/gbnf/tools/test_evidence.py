@@ -463,6 +463,8 @@ def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
 
 SOLVER = tool(
     root_type={"type": "string", "description": "Roots to find: 'real' or 'complex'. Default is 'real'."},
+    kind={"type": "string", "description": "Either 'some' or 'all'. Default is 'some'."},
+    root={"type": "string", "description": "Such as 'C' or 'D'. Default is 'D'."},
     unit={"type": "string", "description": "Of the radius. Default is 'cm'."},
     scale={"type": "string", "enum": ["celsius", "fahrenheit", "kelvin"], "default": "celsius"},
 )
@@ -476,6 +478,10 @@ SOLVER = tool(
         ("find complex and real roots", {"root_type": "real"}, {"root_type": "real"}),
         ("find complex roots", {"root_type": "positive"}, {"root_type": "positive"}),
         ("find complex roots", {"other": "real"}, {"other": "real"}),
+        ("find all roots", {"kind": "some"}, {"kind": "all"}),
+        ("find all roots of a. Then those of b.", {"kind": "some"}, {"kind": "some"}),
+        ("find all of some roots", {"kind": "some"}, {"kind": "some"}),
+        ("what key is C# major?", {"root": "D"}, {"root": "D"}),
         ("a radius of 4 inches", {"unit": "cm"}, {"unit": "inches"}),
         ("a radius of 4 inches", {"unit": "in"}, {"unit": "in"}),
         ("4 inches and 3 feet", {"unit": "cm"}, {"unit": "cm"}),
