@@ -3,9 +3,9 @@
 pip install 'gbnf-toolkit[run]' && python examples/haiku_tournament.py MODEL.gguf [TOPIC]
 
 A planner says how many poets and judges there are, each poet writes three lines, and each judge picks one
-poem and says why. All of them answer in lines, which models write more reliably than calls, and the model is asked
-once for each poem and each vote. An out-of-range number is moved to its bound; a poet or judge without a
-valid answer abstains. The URL of a llama-server takes the place of a file, too.
+poem and says why. All of them answer in lines, which models write more reliably than calls, and the model is
+asked once for each poem and each vote. An out-of-range number is moved to its bound; a poet or judge without
+a valid answer abstains. The URL of a llama-server takes the place of a file, too.
 """
 
 import sys
