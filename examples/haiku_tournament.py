@@ -25,8 +25,8 @@ Haiku = Annotated[list[Line], Field(min_length=3, max_length=3)]
 class Tournament(BaseModel):
     """How many take part in a tournament."""
 
-    poets: int = Field(ge=2, le=4)
-    judges: int = Field(ge=1, le=3)
+    poets: int = Field(ge=2, le=3)
+    judges: int = Field(ge=1, le=2)
 
 
 LINES = {"model": MODEL, "call_format": "lines", "clamp": True, "max_tokens": 120}
@@ -34,7 +34,7 @@ LINES = {"model": MODEL, "call_format": "lines", "clamp": True, "max_tokens": 12
 tournament = extract(Tournament, "A small tournament with 17 poets and 3 judges, please.", **LINES).value
 print(f"{tournament.poets} poets, {tournament.judges} judges")
 
-MOODS = "in spring", "at night", "in the rain", "after a long winter"
+MOODS = "in spring", "at night", "in the rain"
 briefs = [f"Write about {TOPIC}, {mood}." for mood in MOODS[: tournament.poets]]
 written = extract_many(Haiku, briefs, instructions="Write a haiku of three short lines.", **LINES)
 poems = [haiku.value for haiku in written if not isinstance(haiku, ExtractionError)]

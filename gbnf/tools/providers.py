@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gbnf.errors import InvalidArgumentError
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -25,7 +27,8 @@ class Provider:
     def __post_init__(self) -> None:
         for name in ("names", "places"):
             if isinstance(phrases := getattr(self, name), str):
-                raise ValueError(f"{name} is {phrases!r}; it must be a tuple of phrases: ({phrases!r},)")  # noqa: TRY004 - as every bad option
+                problem = f"{name} is {phrases!r}; it must be a tuple of phrases: ({phrases!r},)"
+                raise InvalidArgumentError(problem)
             object.__setattr__(self, name, tuple(phrases))
 
 

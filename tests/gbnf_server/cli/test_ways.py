@@ -127,7 +127,8 @@ def ollama(text: str) -> Reply:
 def test_other_kinds_of_servers(
     gbnf: Gbnf, options: list[Any], kind: str, path: str, reply: Any, field: str
 ) -> None:
-    answers: dict[str, list[Any]] = {path: [reply(PING), reply(ANSWER)]}
+    # a server that takes tools is not told of the tool final_answer
+    answers: dict[str, list[Any]] = {path: [reply(PING), reply("It said pong." if field is None else ANSWER)]}
     with scripted(**answers) as script:
         source = ["--backend", kind, "--server", script.url, "--model", "m", "--ctx-size", "4096"]
         result = gbnf("run", "ping", *source, *options)
