@@ -73,9 +73,7 @@ def test_each_frame_is_shown_with_few_of_the_earlier_ones(tmp_path: Path, has_vi
 @requires_qwen
 def test_a_tournament_of_poems_in_plain_lines(tmp_path: Path) -> None:
     printed = run_example("haiku_tournament.py", tmp_path, MODEL)
-    assert re.match(
-        r"[23] poets, [12] judges\n\d poets abstained\n(Haiku \d: .+ / .+ / .+\n){2,3}", printed
-    )
+    assert re.match(r"[23] poets, [12] judges\n\d poets abstained\n(Haiku \d: .+ / .+ / .+\n){2,3}", printed)
     assert re.search(r"\njudge 1(: \d, | abstained: )", printed)
 
 
