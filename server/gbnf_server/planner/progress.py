@@ -447,7 +447,7 @@ def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
 def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that read files, if the only call has found the file that the request is about.
 
-    Where it is says nothing of what is in it: "the sum of the numbers in a.txt". Not for a request with a
+    Its path does not answer "the sum of the numbers in a.txt". Not for a request with a
     word of the tool that found it: "is there a file a.txt?".
     """
     done = calls_done(state)
