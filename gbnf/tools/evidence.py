@@ -57,7 +57,7 @@ _UNITS: Final = (
     frozenset({"c", "f", "k", "celsius", "fahrenheit", "kelvin"}),
 )  # fmt: skip
 """Names of units that measure the same."""
-_DEFAULT: Final = re.compile(r"\bdefaults?(?: (?:is|to))?:? (['\"`]?)([\w-]+)\1", re.IGNORECASE)
+_DEFAULT: Final = re.compile(r"\bdefaults?(?: value)?(?: (?:is|to))?:? (['\"`]?)([\w-]+)\1", re.IGNORECASE)
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _REJECTS: Final = re.compile(
     r"n't\b|\b(?:not|without|instead of|rather than|non|senza|invece)\b", re.IGNORECASE

@@ -463,7 +463,7 @@ def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
 
 SOLVER = tool(
     root_type={"type": "string", "description": "Roots to find: 'real' or 'complex'. Default is 'real'."},
-    kind={"type": "string", "description": "Either 'some' or 'all'. Default is 'some'."},
+    kind={"type": "string", "description": "Either 'some' or 'all'. Default value is 'some'."},
     root={"type": "string", "description": "Such as 'C' or 'D'. Default is 'D'."},
     unit={"type": "string", "description": "Of the radius. Default is 'cm'."},
     scale={"type": "string", "enum": ["celsius", "fahrenheit", "kelvin"], "default": "celsius"},
