@@ -307,8 +307,8 @@ class CallsInText(CallProtocol):
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
         if len(step.calls) > 1:
             repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
-        found = repaired_call(call, tools, steps, clamp=self.clamp, reasoning=reasoning, repairs=repairs)
-        return replace(found, preface=step.preface)
+        parsed = repaired_call(call, tools, steps, clamp=self.clamp, reasoning=reasoning, repairs=repairs)
+        return replace(parsed, preface=step.preface)
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call in the requested syntax."""

@@ -287,12 +287,16 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
 
 def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
     """Return the value of a field by its name; {} if it has none."""
+    if not lines:
+        return {}
     text = "\n".join(lines)
-    if not lines or text.casefold() in _NOTHING:
-        if lines and "null" in field.location.types:
+    if text.casefold() in _NOTHING:
+        if "null" in field.location.types:
             return {field.name: None}
-        if not lines or not field.is_required or field.is_list:
-            return {field.name: []} if lines and field.is_list else {}
+        if field.is_list:
+            return {field.name: []}
+        if not field.is_required:
+            return {}
     if not field.is_list:
         return {field.name: _scalar(field, text)}
     item_field = _Field(field.name, True, field.location.item(0), True)
