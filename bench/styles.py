@@ -1,12 +1,13 @@
 """Compare prompt styles: one table, a row for each style and call format.
 
-    python bench/styles.py [--trials N] [--suite NAME] [--tools K] [--model GGUF | --server URL] [--json OUT]
+    python bench/styles.py [--trials N] [--suite NAME] [--tools K] [--json OUT] [--threads N]
+        --model F.gguf|smollm2 | --server URL | --backend ollama --model NAME
 
 A trial is the first call of a request, in a new conversation: ok if it is a valid call of the right tool with
 the right arguments. With `grammar`, the pool's grammar constrains the call; with `text`, `gbnf.calls` reads
-it and `gbnf.calls.repair` repairs its arguments. Trials differ by their seed; the first is greedy. `--tools`
-limits how many tools are offered, always including those that the request needs, for models with a small
-context. The dominant failure is the most frequent of:
+it and `gbnf.calls.repair` repairs its arguments; a server that takes no GBNF has only `text`. Trials differ
+by their seed; the first is greedy. `--tools` limits how many tools are offered, always including those that the
+request needs, for models with a small context. The dominant failure is the most frequent of:
 
     overflow         the messages exceed the model's context
     truncated        the token limit ended the call
@@ -24,7 +25,6 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -42,9 +42,7 @@ from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.cases import Case
 from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.llama_server import LlamaServer
-from gbnf_server.llama.demo_model import model_path
+from gbnf_server.cli.model_options import BackendName, ModelSource
 from gbnf_server.system.errors import ContextOverflowError
 from gbnf_server.system.folders import manifests_path
 
@@ -149,7 +147,7 @@ def compare(
 ) -> Iterator[Cell]:
     """Yield every cell, `trials` times over the cases, with at most so many tools."""
     for style in styles:
-        for call_format in FORMATS:
+        for call_format in FORMATS if backend.dialect == "gbnf" else FORMATS[1:]:
             cell = Cell(style, call_format)
             for seed in range(trials):
                 for case in cases:
@@ -160,16 +158,6 @@ def compare(
 def cases_of(suite: str, pool: Sequence[Tool]) -> list[Case]:
     """Return the cases of a suite whose first call is known and possible in a new conversation."""
     return [case for case in load_suite(suite, pool).cases if case.plans and case.first and not case.abstain]
-
-
-@contextmanager
-def _open(model: Path | None, server: str | None) -> Iterator[Backend]:
-    if server is not None:
-        with LlamaServer(server) as backend:
-            yield backend
-    else:
-        with InProcess(model or model_path()) as backend:
-            yield backend
 
 
 def table(cells: Sequence[Cell], title: str) -> Table:
@@ -202,8 +190,10 @@ def main(
     trials: Annotated[int, typer.Option(min=1, help="Trials of each case; the first is greedy.")] = 3,
     suite: Annotated[str, typer.Option(help="Bundled suite, or a file.")] = "representative",
     tools: Annotated[int | None, typer.Option(min=1, help="Maximum number of tools offered.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file. Default: the bundled model.")] = None,
-    server: Annotated[str | None, typer.Option(help="Running llama-server.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model file. Default: the bundled model.")] = None,
+    server: Annotated[str | None, typer.Option(help="URL of a running server.")] = None,
+    backend: Annotated[BackendName | None, typer.Option(help="Kind of server.")] = None,
+    threads: Annotated[int | None, typer.Option(help="In process.")] = None,
     style: Annotated[
         list[str] | None, typer.Option(help="Style to compare; repeatable. Default: all.")
     ] = None,
@@ -216,12 +206,14 @@ def main(
     pool = load_manifests(manifests_path())
     cases = cases_of(suite, pool)
     console = Console()
-    with _open(model, server) as backend:
+    source = ModelSource(model=model, server=server, backend=backend, threads=threads)
+    source.check()
+    with source.open("minimal") as opened:
         cells = []
-        for cell in compare(backend, cases, pool, trials=trials, styles=chosen, tools=tools):
+        for cell in compare(opened, cases, pool, trials=trials, styles=chosen, tools=tools):
             cells.append(cell)
             print(f"{cell.style} {cell.call_format}: {cell.ok} / {cell.trials}", flush=True)
-        about = f"{backend.name}, {suite}, {len(cases)} cases × {trials} trials, {tools or 'all'} tools"
+        about = f"{opened.name}, {suite}, {len(cases)} cases × {trials} trials, {tools or 'all'} tools"
         console.print(table(cells, about))
     if json_out is not None:
         rows: list[dict[str, Any]] = [asdict(cell) | {"dominant": cell.dominant} for cell in cells]

@@ -35,6 +35,7 @@ from gbnf.protocols.readers import AnswerReader, Unread, looks_like_call
 from gbnf.schema.locations import Location
 from gbnf.strict_json import parse_json
 from gbnf.tools import Tool
+from gbnf.tools.request_values import dates_in
 
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w-]*[ \t]*")
 _LABEL = re.compile(r"\W*(?:\d+[.)]\s+\W*)?([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*_`]*(.*)")
@@ -46,6 +47,7 @@ _NUMBER = re.compile(
     r"(?!\s+(?:or|and|to|o|e|ed|oppure|a|vs)\s(?:\w+\s)?\d)"
 )
 """A whole numeral that is not one of two; of "1.120,50" and "2 million", nothing is."""
+_NUMERIC_DATE = re.compile(r"\D*\d{4}[-/]\d{1,2}[-/]\d{1,2}\D*")
 _NEGATION = re.compile(r"\b(?:not?|non|none|never|neither|nor|né|than)\b|n['’]t\b", re.IGNORECASE)
 _BEFORE_REST = " \t.):*]_`,;–—-"
 _BRACKETED = re.compile(r"<\s*([^<>:]+?)\s*(?::\s*([^<>]*?))?\s*>?")
@@ -74,6 +76,11 @@ class _Field:
     def is_number(self) -> bool:
         types = self.location.types - {"null"}
         return bool(types) and types <= {"integer", "number"} and not self.location.listed
+
+    @property
+    def is_date(self) -> bool:
+        schemas = (schema for choice in self.location.choices for schema in choice)
+        return any(isinstance(schema, Mapping) and schema.get("format") == "date" for schema in schemas)
 
     @property
     def takes_lines(self) -> bool:
@@ -310,6 +317,9 @@ def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
 
 def _scalar(field: _Field, text: str) -> Any:
     """Return the value in a text; the text itself if it is none that the field has."""
+    numerals = len(re.findall(r"\d+", text)) if field.is_date else 0  # "5 to 8 March 2026" has three
+    if numerals == (3 if _NUMERIC_DATE.fullmatch(text) else 2) and not _NEGATION.search(text):
+        text = next((day.isoformat() for day in dates_in(text)), text)
     if field.location.types == {"string"} and not field.location.listed:
         return text
     value = _leading(text, field)[0]

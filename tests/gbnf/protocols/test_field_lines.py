@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import calendar
+import datetime as dt
 import json
 from typing import Any
 
@@ -29,6 +31,17 @@ SCALARS: tuple[tuple[dict[str, Any], st.SearchStrategy[Any]], ...] = (
     ({"type": "string"}, TEXTS),
     ({"type": ["string", "null"]}, TEXTS | st.none()),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers(0, 99) | st.none()),
+)
+DATES = (
+    "{day.day} {month} {day.year}",
+    "by {day:%d} {month} {day.year}",
+    "{month} {day.day}, {day.year}",
+    "il {day.day} {month} {day.year}",
+    "**{day:%Y/%m/%d}**.",
+    "{day:%Y-%m-%d}",
+)
+ITALIAN_MONTHS = (
+    "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre".split()
 )
 NAMES = ("best", "reason_why", "Total", "isPaid")
 
@@ -276,6 +289,23 @@ def test_what_has_not_the_values_is_refused(judge: Tool, text: str) -> None:
         return
     assert not Draft202012Validator(judge.args).is_valid(parsed.call["arguments"])
     assert not validate_call(parsed.call, (judge,)).ok
+
+
+@given(st.dates(min_value=dt.date(1900, 1, 1)), st.sampled_from(DATES), st.booleans())
+def test_a_date_in_words_is_read(day: dt.date, form: str, is_labelled: bool) -> None:
+    month = (ITALIAN_MONTHS if form.startswith("il") else calendar.month_name[1:])[day.month - 1]
+    text = form.format(day=day, month=month)
+    judge = tool({"due": {"type": "string", "format": "date"}, "total": {"type": "number"}})
+    values = read(judge, f"due: {text}\ntotal: 17" if is_labelled else f"{text}\n17")
+    assert values == {"due": str(day), "total": 17}
+
+
+@pytest.mark.parametrize("text", ["5 to 8 March 2026", "not 5 March 2026", "5 March", "5/3/2026", "soon"])
+def test_what_is_not_one_date_is_no_date(text: str) -> None:
+    day = tool({"due": {"type": "string", "format": "date"}})
+    parsed = FieldLines(tool=day).read(text, (day,))
+    assert parsed.call["arguments"] == {"due": text}
+    assert not validate_call(parsed.call, (day,)).ok
 
 
 def test_truncated_lines_are_refused() -> None:
