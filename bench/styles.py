@@ -6,8 +6,8 @@
 A trial is the first call of a request, in a new conversation: ok if it is a valid call of the right tool with
 the right arguments. With `grammar`, the pool's grammar constrains the call; with `text`, `gbnf.calls` reads
 it and `gbnf.calls.repair` repairs its arguments; a server that takes no GBNF has only `text`. Trials differ
-by their seed; the first is greedy. `--tools` limits how many tools are offered, always including those that the
-request needs, for models with a small context. The dominant failure is the most frequent of:
+by their seed; the first is greedy. `--tools` limits how many tools are offered, always including those that
+the request needs, for models with a small context. The dominant failure is the most frequent of:
 
     overflow         the messages exceed the model's context
     truncated        the token limit ended the call

@@ -13,6 +13,7 @@ import typer
 
 from gbnf.errors import SchemaError
 from gbnf_server.cli import input_files
+from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
 from gbnf_server.cli.output import say, write, writing
@@ -127,7 +128,9 @@ def _inspection(
     with sources.open() as pool:
         if not pool and not runs:
             raise InputError(f"{title}: there is no tool in it to show.")
-        yield Inspection(title, pool, count_tokens=counter, runs=runs, choice=choice)
+        yield Inspection(
+            title, pool, count_tokens=counter, runs=runs, choice=choice, providers=configured_providers()
+        )
 
 
 def _choice(
@@ -195,7 +198,7 @@ def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
         return None
     if inspection.tools:
         name = source.model or "the demonstration model (trained on the bundled tools only)"
-        return LiveDecoder(source.open, name, inspection.tools)
+        return LiveDecoder(source.open, name, inspection.tools, providers=configured_providers())
     if inspection.schema is not None and source.model is not None:  # the bundled model knows no schemas
         return LiveDecoder(source.open, source.model, schema=inspection.schema.schema)
     return None

@@ -15,6 +15,7 @@ from gbnf.errors import clip
 from gbnf.findings import Finding
 from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect import rendering
 from gbnf_server.inspect.grammar_view import PLAIN, GrammarChoice, GrammarView, view_schema, view_tool
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
@@ -44,8 +45,8 @@ class Inspection:
     """A pool of tools, or a schema, and recorded runs. May be used by several threads.
 
     `count_tokens`: of a text, with the tokenizer of a model. `decoder` decodes requests while the page is
-    open. `choice`: how the grammars are compiled. Raises SchemaError for a
-    schema that cannot be compiled.
+    open. `choice`: how the grammars are compiled. `providers`: for `gbnf.filter_pool`. Raises
+    SchemaError for a schema that cannot be compiled.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Inspection:
         runs: Sequence[RecordedRun] = (),
         decoder: LiveDecoder | None = None,
         choice: GrammarChoice = PLAIN,
+        providers: Mapping[str, Provider] = PROVIDERS,
     ) -> None:
         self.title = title
         self.tools = tuple(tools)
@@ -65,7 +67,7 @@ class Inspection:
         self._choice = choice
         self._runs = tuple(runs)
         self._checker = TextChecker(self.tools, None if schema is None else schema.schema, choice)
-        self._meter = PoolMeter(self.tools, count_tokens)
+        self._meter = PoolMeter(self.tools, count_tokens, providers)
         self.grammar = lru_cache(maxsize=64)(
             lambda index: rendering.render_grammar(self._latest_view(index), live=True)
         )

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from gbnf import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.planner.drivers import first_request
@@ -63,9 +64,14 @@ class LiveDecoder:
     """
 
     def __init__(
-        self, open_backend: Callable[[], Backend], name: str, tools: Sequence[Tool] = (), schema: Any = None
+        self,
+        open_backend: Callable[[], Backend],
+        name: str,
+        tools: Sequence[Tool] = (),
+        schema: Any = None,
+        providers: Mapping[str, Provider] = PROVIDERS,
     ) -> None:
-        self.name = name
+        self.name, self._providers = name, providers
         self._open, self._tools, self._schema = open_backend, tuple(tools), schema
         self._backend: Backend | None = None
         self._lock = threading.Lock()
@@ -130,7 +136,7 @@ class LiveDecoder:
             )
         call_format: CallFormat = "json" if strategy == "unconstrained" else strategy
         resolved = ResolvedOptions.resolve(
-            PlannerOptions(call_format=call_format, **limits),
+            PlannerOptions(call_format=call_format, providers=self._providers, **limits),
             backend,
             constrained=strategy != "unconstrained",
         )

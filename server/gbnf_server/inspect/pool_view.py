@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from gbnf.prompts.descriptions import describe_tool
 from gbnf.tools import Tool
 from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.pool_filter import Selection, best_first
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf.tools.ranking import common_words
 from gbnf_server.inspect.grammar_view import STEPS
 
@@ -65,17 +66,25 @@ class PoolView:
 
 
 class PoolMeter:
-    """Measures one pool. `count_tokens`: None where no tokenizer is at hand."""
+    """Measures one pool.
 
-    def __init__(self, tools: Sequence[Tool], count_tokens: Callable[[str], int] | None = None) -> None:
-        self._tools = tuple(tools)
+    `count_tokens`: None where no tokenizer is at hand. `providers`: for `gbnf.filter_pool`.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        count_tokens: Callable[[str], int] | None = None,
+        providers: Mapping[str, Provider] = PROVIDERS,
+    ) -> None:
+        self._tools, self._providers = tuple(tools), providers
         self._unit = "characters" if count_tokens is None else "tokens"
         self._count = lru_cache(maxsize=None)(len if count_tokens is None else count_tokens)
 
     def view(self, request: str = "", limit: int = DEFAULT_LIMIT) -> PoolView:
         """Return the pool for a request; without one, all of it."""
         if request.strip():
-            selection = filter_pool(self._tools, request, limit=max(limit, 1))
+            selection = filter_pool(self._tools, request, limit=max(limit, 1), providers=self._providers)
             ranks = {tool: rank for rank, tool in enumerate(best_first(self._tools, request), 1)}
         else:
             selection, ranks = Selection(self._tools), {}

@@ -7,6 +7,7 @@ import pytest
 from gbnf import compile_pool, filter_pool
 from gbnf.tools import Tool
 from gbnf.tools.pool_filter import best_first
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect.grammar_view import STEPS
 from gbnf_server.inspect.pool_view import PoolMeter
 from support.pools import BUNDLED
@@ -44,6 +45,16 @@ def test_tokens_are_counted_where_there_is_a_tokenizer() -> None:
     view = PoolMeter(BUNDLED, lambda text: len(text.split())).view()
     assert view.unit == "tokens"
     assert 0 < view.prompt < METER.view().prompt
+
+
+def test_a_variant_is_kept_for_a_request_that_names_its_provider() -> None:
+    tools = [Tool(name, "Find files.", {"type": "object"}) for name in ("find_files", "find_files_acme")]
+    meter = PoolMeter(tools, providers={**PROVIDERS, "_acme": Provider(("acme",))})
+    kept = {
+        query: {cost.name for cost in meter.view(query).tools if cost.kept}
+        for query in ("find files", "find files on acme")
+    }
+    assert kept == {"find files": {"find_files"}, "find files on acme": {"find_files", "find_files_acme"}}
 
 
 def test_a_tool_without_a_grammar_costs_none() -> None:
