@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.reasoning import ReasoningSplitter
 from gbnf_server.llama import server_build as build
+from gbnf_server.llama.native import NativeModel
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.events import Run, RunFinished, TextWritten
 from gbnf_server.system.errors import RequestNotSupportedError
@@ -91,9 +93,9 @@ def client(url: str, kind: Any = "plain") -> OpenAICompatible:
     return OpenAICompatible(url, kind, model="m", context_length=4096, retry_policy=QUICK)
 
 
-def planned(tmp_path: Path, backend: Any, **options: Any) -> Run:
+def planned(tmp_path: Path, backend: Any, request: str = "how deep is it?", **options: Any) -> Run:
     chosen = PlannerOptions(**{"salvage": False, "filter": False, **options})
-    return Planner([LOOK], backend, chosen, context=world(tmp_path)).run("how deep is it?")
+    return Planner([LOOK], backend, chosen, context=world(tmp_path)).run(request)
 
 
 _TEXT = {"type": "string"}
@@ -417,15 +419,22 @@ def test_numbers_are_moved_to_their_bounds_where_that_is_asked_for(
 
 @pytest.mark.slow
 @requires_qwen
-def test_a_real_server_calls_its_tools(tmp_path: Path) -> None:
-    """This model writes a call without the tags of its template, so that the server leaves it in the text."""
+@pytest.mark.parametrize("tag", ["<tool_call>", "```json"])
+def test_a_real_server_calls_its_tools(tag: str, tmp_path: Path) -> None:
+    """This model writes its calls in code blocks: with tags in its template, a server leaves them text."""
     require_llama_server()
-    start = build.start(MODEL, threads=1, context_length=4096, extra=["--jinja"])
+    with closing(NativeModel(MODEL, vocab_only=True)) as native:
+        template = native.metadata["tokenizer.chat_template"]
+    if tag == "```json":
+        template = template.replace("</tool_call>", "```").replace("<tool_call>", tag)
+    extra = ["--jinja", "--chat-template", template]
+    start = build.start(MODEL, threads=1, context_length=4096, extra=extra)
     with start as server, client(server.url) as backend:
-        run = planned(tmp_path, backend, required=("look",), max_steps=2, max_tokens=64)
+        run = planned(tmp_path, backend, "look at depth 2", required=("look",), max_steps=2, max_tokens=64)
         assert backend.info().takes_tools
     assert run.warnings == ()
-    assert 1 <= CALLED[0]["depth"] <= 3
+    assert CALLED[0]["depth"] == 2
+    assert run.steps[0].text.startswith(CALL_MARK) == (tag == "```json")
 
 
 def test_a_real_server_without_tools_is_asked_in_text(tmp_path: Path) -> None:
