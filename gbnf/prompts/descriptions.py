@@ -196,6 +196,16 @@ def _placeholder(name: str, schema: Any, root: Mapping[str, Any]) -> Any:
     return f"<{name}>" if kind == "any" or len(kind) > _LONGEST_TYPE else f"<{name}: {kind}>"
 
 
+def copied_placeholder(value: Any, name: str = "") -> str:
+    """Return a text of `value` that is a placeholder of a skeleton, "" if there is none. `name`: its key."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*<(?:\w+ )?([\w.-]+): [^<>]*>\s*", value) if name else None
+        return value if match and match[1] == name else ""
+    keyed = isinstance(value, Mapping)
+    members = value.items() if keyed else [(name, item) for item in value] if isinstance(value, list) else ()
+    return next((text for key, member in members if (text := copied_placeholder(member, key))), "")
+
+
 _STYLE_WRITERS: Mapping[str, Callable[[Tool, str], Iterator[str]]] = {
     "default": _default,
     "full": _default,

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Literal
 
 from gbnf import Grammar, compile_pool
 from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
+from gbnf.calls.parsing.lenient_json import load_complete
+from gbnf.calls.validation import validate_call
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.grammar import CompiledRules
 from gbnf.compiler.layout import PropertyOrder, Whitespace
@@ -41,6 +43,7 @@ from gbnf.protocols.readers import (
     SpokenText,
     TextCalls,
     WholeJsonCall,
+    without_fences,
 )
 from gbnf.regular.ecma262 import search
 from gbnf.strict_json import InvalidJsonError, parse_json
@@ -147,7 +150,8 @@ class NativeCalls(_ToolMessages):
             return ParsedCall(_final_answer(found.content), found.reasoning)
         if not found.calls:
             raise UnreadableCallError("; ".join(invalid.error for invalid in found.invalid))
-        return ParsedCall(found.calls[0].as_call(), found.reasoning, tuple(map(str, found.repairs)))
+        repairs = tuple(map(str, found.repairs))
+        return ParsedCall(found.calls[0].as_call(), found.reasoning, repairs, preface=found.preface)
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the chat template takes it."""
@@ -283,6 +287,8 @@ class CallsInText(CallProtocol):
         """
         step = parse_tool_calls(text, tools)
         if isinstance(step, FinalAnswer):
+            if (alone := _only_arguments(step.content, tools)) is not None:
+                return repaired_call(alone, tools, steps, clamp=self.clamp)
             if truncated:
                 raise UnreadableCallError(
                     "the text did not end within the limit of tokens; write a shorter one"
@@ -381,6 +387,14 @@ def repaired_call(
     repaired = repair_call(call, tools, steps=steps, clamp=clamp)
     kept = {REASONING_KEY: reasoning} if reasoning else {}
     return ParsedCall(kept | repaired.call, "", (*repairs, *map(str, repaired.coercions)))
+
+
+def _only_arguments(text: str, tools: Sequence[Tool]) -> dict[str, Any] | None:
+    """Return the call of the only tool that is possible, if a text is its arguments in JSON."""
+    [tool, *others] = tools
+    value = None if others or tool is FINAL_ANSWER else load_complete(without_fences(text))
+    call = {"name": tool.name, "arguments": value}
+    return call if isinstance(value, dict) and value and validate_call(call, tools).ok else None
 
 
 def _answer(offered: Offered) -> Tool:

@@ -31,13 +31,12 @@ from gbnf.prompts.descriptions import field_placeholder
 from gbnf.prompts.messages import Message, field_lines_prompt
 from gbnf.protocols.call_protocols import CallsInText, repaired_call
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.protocols.readers import AnswerReader, Unread, looks_like_call
+from gbnf.protocols.readers import FENCE, AnswerReader, Unread, looks_like_call, without_fences
 from gbnf.schema.locations import Location
 from gbnf.strict_json import parse_json
 from gbnf.tools import Tool
 from gbnf.tools.request_values import dates_in
 
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w-]*[ \t]*")
 _LABEL = re.compile(r"\W*(?:\d+[.)]\s+\W*)?([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*_`]*(.*)")
 _MARK = re.compile(r"(?:([-*•+])|(\d{1,3})[.)])\s+(?=\S)")
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d\d?)?)"
@@ -51,6 +50,7 @@ _NUMERIC_DATE = re.compile(r"\D*\d{4}[-/]\d{1,2}[-/]\d{1,2}\D*")
 _NEGATION = re.compile(r"\b(?:not?|non|none|never|neither|nor|né|than)\b|n['’]t\b", re.IGNORECASE)
 _BEFORE_REST = " \t.):*]_`,;–—-"
 _BRACKETED = re.compile(r"<\s*([^<>:]+?)\s*(?::\s*([^<>]*?))?\s*>?")
+_PLACEHOLDER = re.compile(r"\s*<(?:[^\W\d][\w,' -]*\s[\w,' -]+|\W*)>\s*")
 _TAGGED = re.compile(r"<([^<>/:]+)>(.*)</\1>")
 _SEPARATOR = re.compile(r"[,;]\s+")
 _NOTHING = frozenset({"", "-", "–", "—", "none", "null", "n/a"})
@@ -137,18 +137,21 @@ class FieldLines(CallsInText):
         """Read a whole text. Raises UnreadableCallError for one without the fields, or with a placeholder."""
         step = parse_tool_calls(text, (self.tool,))
         if isinstance(step, ToolCalls) and any(call.arguments for call in step.calls):
-            return super().read(text, tools, steps=steps, truncated=truncated)
-        if truncated:
+            parsed = super().read(text, tools, steps=steps, truncated=truncated)
+        elif truncated:
             raise UnreadableCallError("the answer was truncated by the token limit; write shorter lines")
-        content = step.content if isinstance(step, FinalAnswer) else text
-        arguments = self._of_json(content)
-        if arguments is None:
-            arguments = self._one_text(content) or self._of_lines(content)
-        for part in (part for value in arguments.values() for part in _parts(value)):
-            if isinstance(part, str):
-                self._check_text(part)
-        call = {"name": self.tool.name, "arguments": arguments}
-        return repaired_call(call, (self.tool,), steps, clamp=self.clamp)
+        else:
+            content = step.content if isinstance(step, FinalAnswer) else text
+            arguments = self._of_json(content)
+            if arguments is None:
+                arguments = self._one_text(content) or self._of_lines(content)
+            call = {"name": self.tool.name, "arguments": arguments}
+            parsed = repaired_call(call, (self.tool,), steps, clamp=self.clamp)
+        for field in self._fields:
+            for part in _parts(parsed.call["arguments"].get(field.name)):
+                if isinstance(part, str):
+                    self._check_text(part, field)
+        return parsed
 
     def refused_messages(
         self, text: str, call: Mapping[str, Any] | None, error: str, number: int
@@ -204,9 +207,13 @@ class FieldLines(CallsInText):
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         return f"{match[1]}: {value}"
 
-    def _check_text(self, text: str) -> None:
-        """Raise UnreadableCallError for a value that is a placeholder, or has the label of another field."""
+    def _check_text(self, text: str, field: _Field) -> None:
+        """Raise UnreadableCallError for a blank value, a placeholder, or one with another field's label."""
+        if field.is_required and text and not text.strip(" \t\n.…") and not field.location.listed:
+            raise UnreadableCallError(f"{field.name} is blank")
         self._filled(text)
+        if _PLACEHOLDER.fullmatch(text):
+            raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         for label in re.findall(r"(?:^|[\s,;(])([^\W\d][\w -]*?)\s*[:=]\s", text):
             if len(self._fields) > 1 and fold(label) in self._places:
                 raise UnreadableCallError(f"{label!r} is not on a line of its own")
@@ -216,7 +223,7 @@ class FieldLines(CallsInText):
 
         Raises UnreadableCallError for other JSON.
         """
-        value = load_complete(_without_fences(content))
+        value = load_complete(without_fences(content))
         keys = map(fold, re.findall(r'[{,]\s*"([^"]*)"\s*:', content))
         if value is None and not self._places.keys().isdisjoint(keys):
             value = load_complete(content[content.find("{") : content.rfind("}") + 1]) or {}
@@ -237,7 +244,7 @@ class FieldLines(CallsInText):
         for line in content.splitlines():
             filled = self._filled(line.strip())
             content = filled if filled != line.strip() else content
-        text = _without_fences(content).strip("\n")
+        text = without_fences(content).strip("\n")
         first, _, rest = text.partition("\n")
         label = _LABEL.fullmatch(first)
         if fold(label[1] if label else first) in self._places and (label or rest):
@@ -246,7 +253,7 @@ class FieldLines(CallsInText):
 
     def _of_lines(self, content: str) -> dict[str, Any]:
         """Return the arguments in lines: by their labels, or in the requested order."""
-        stripped = (line.strip() for line in content.splitlines() if not _FENCE.fullmatch(line))
+        stripped = (line.strip() for line in content.splitlines() if not FENCE.fullmatch(line))
         lines = [self._filled(_unquoted(line)) for line in stripped if line]
         if not lines:
             raise UnreadableCallError("the text is empty")
@@ -277,6 +284,10 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
     takes_text = len(fields) == 1 and fields[0].takes_lines
     if len(lines) > least and lines[0].endswith(":") and not takes_text:  # "Here is my answer:"
         lines = lines[1:]
+    if len(lines) == 1 < len(fields) and all(field.is_number for field in fields):
+        numbers = re.split(r"[\s,;]+", lines[0])  # "17 17", also after a word
+        numbers = numbers[len(numbers) - len(fields) :] if numbers[0].isalpha() else numbers
+        lines = numbers if len(numbers) == len(fields) else lines
     if len(lines) == len(fields) > 1:
         lines = _unnumbered(lines, fields)
     if len(lines) == len(fields) - 1:
@@ -369,13 +380,6 @@ def _unquoted(line: str) -> str:
         if line == f"{opening}{inside}{closing}" and inside and closing not in inside:
             return inside.strip()
     return line
-
-
-def _without_fences(text: str) -> str:
-    """Return what is in a block of code that is the whole text."""
-    lines = text.strip().splitlines()
-    is_block = len(lines) > 1 and _FENCE.fullmatch(lines[0]) and _FENCE.fullmatch(lines[-1])
-    return "\n".join(lines[1:-1]) if is_block else text
 
 
 def _item_count(schema: Any) -> int:

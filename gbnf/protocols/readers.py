@@ -47,6 +47,10 @@ _BROKEN_CALL = re.compile(
 """The beginning of a malformed call. A bare JSON call is excluded: the request may ask for it."""
 
 
+FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w-]*[ \t]*")
+"""A line before or after a block of code."""
+
+
 class AnswerReader(Protocol):
     """Reads an answer piece by piece."""
 
@@ -70,6 +74,13 @@ class PlainText(AnswerReader):
 def looks_like_call(text: str) -> bool:
     """Return whether a text begins like a call, malformed or not, or with brackets as JSON escapes them."""
     return _CALL_LIKE.match(text.replace("\\u003c", "<")) is not None
+
+
+def without_fences(text: str) -> str:
+    """Return what is in a block of code that is the whole text."""
+    lines = text.strip().splitlines()
+    is_block = len(lines) > 1 and FENCE.fullmatch(lines[0]) and FENCE.fullmatch(lines[-1])
+    return "\n".join(lines[1:-1]) if is_block else text
 
 
 def begins_call(text: str) -> bool:

@@ -311,7 +311,7 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
     texts: list[str] = []
     reasonings: list[str] = []
     arguments: dict[int, list[str]] = {}
-    inside_prose = False
+    inside_prose, preface = False, ""
     for delta in deltas:
         match delta:
             case TextDelta(text):
@@ -320,6 +320,7 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
             case ReasoningDelta(text):
                 reasonings.append(text)
             case ArgumentsDelta(index, json_text):
+                preface = preface if arguments else "".join(texts).strip()
                 arguments.setdefault(index, []).append(json_text)
     content, reasoning = "".join(texts), "".join(reasonings)
     names = ToolNames(tools)
@@ -343,5 +344,12 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
     if not calls and not invalid:
         return FinalAnswer(content, reasoning)
     return ToolCalls(
-        tuple(calls), "native", tuple(invalid), content.strip(), reasoning, tuple(notes), inside_prose
+        tuple(calls),
+        "native",
+        tuple(invalid),
+        content.strip(),
+        reasoning,
+        tuple(notes),
+        inside_prose,
+        preface,
     )

@@ -17,6 +17,7 @@ decoded by a charset of the server.
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from asyncio import AbstractEventLoop, get_running_loop, run_coroutine_threadsafe, sleep, to_thread
 from asyncio import timeout as time_limit
@@ -28,7 +29,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from itertools import accumulate
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
@@ -42,6 +43,7 @@ from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendU
 
 Method = Literal["GET", "POST"]
 _Value = TypeVar("_Value")
+_VERSION: Final = re.compile(r"/v\d\w*(?:/openai)?$")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _LARGE, _SMALL = 256 * 1024, 32  # bytes: what is written in a millisecond, and a number with its key
 find_api_key = find_saved_key
@@ -67,6 +69,7 @@ class RetryPolicy:
 class HttpClient:
     """A client of the server at `url`, for any number of threads and event loops.
 
+    A version of the API at the end of a URL, as in `/api/paas/v4`, takes the place of `/v1` in paths.
     `server_name` and `hint`, how to start one, are for error messages.
     `on_broken` is called when a connection broke: another server, or another model, may replace it.
     `closes_streams`: whether the server closes a connection after a streamed response, unannounced.
@@ -97,6 +100,7 @@ class HttpClient:
                 f"{url!r} is not the URL of a server. Use one like http://127.0.0.1:8080."
             )
         self.url, self._server_name = str(address), server_name
+        self._has_version = _VERSION.search(address.path) is not None
         self.retry_policy = retry_policy or RetryPolicy()
         self._hint, self.on_broken = hint or f"Start {server_name} there", on_broken
         self.closes_streams = closes_streams
@@ -163,6 +167,7 @@ class HttpClient:
         # looked up for each request, since another server may have taken the address
         if key := self._api_key or find_api_key(self.url):
             headers["Authorization"] = f"Bearer {key}"
+        path = path.removeprefix("/v1") if self._has_version else path
         return httpx.Request(method, f"{self.url}{path}", headers=headers, content=content)
 
     def explain(self, error: httpx.RequestError, timeout: float) -> str:

@@ -151,7 +151,7 @@ class OpenAICompatible(HttpBackend):
         if self._context_length is None:
             shared_loop().run(self._find_model())
         if self._context_length is None:
-            raise BackendError(f"{self.url}/v1/models has no context length. Set context_length.")
+            raise BackendError(f"{self.url} lists no context length. Set context_length.")
         return self._context_length
 
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
@@ -218,11 +218,11 @@ class OpenAICompatible(HttpBackend):
     async def _fetch_model(self, session: HttpSession) -> None:
         listed = wire.read_object(await session.request("GET", "/v1/models")).get("data")
         if not isinstance(listed, list | None):
-            raise BackendError(f"{self.url}/v1/models returned {wire.abbreviate(listed)} instead of a list")
+            raise BackendError(f"{self.url} returned {wire.abbreviate(listed)} instead of a list of models")
         cards = [card for card in listed or () if isinstance(card, dict)]
         found = next((card for card in cards if self._model in (None, card.get("id"))), None)
         if found is None or not isinstance(found.get("id"), str):
-            raise BackendError(f"{self.url}/v1/models lists no model {self._model or ''}. Load one there.")
+            raise BackendError(f"{self.url} lists no model {self._model or ''}. Load one there.")
         self._model, self._is_listed = found["id"], True
         if self._context_length is None:
             self._context_length = wire.parse_count(found.get("max_model_len")) or None

@@ -28,7 +28,7 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
-from gbnf.prompts.descriptions import call_skeleton
+from gbnf.prompts.descriptions import call_skeleton, copied_placeholder
 from gbnf.prompts.messages import error_text
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
@@ -213,6 +213,8 @@ def check_call(
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
         raise CallRefusedError("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
+    if copied := copied_placeholder(call["arguments"]):
+        raise CallRefusedError("invalid", f"{copied!r} is a placeholder; write the value itself")
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):

@@ -50,7 +50,12 @@ from gbnf_server.planner.options import CallFormat, PlannerOptions
 from gbnf_server.planner.planner import Planner
 from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
 from gbnf_server.planner.span_values import taken_spans
-from gbnf_server.system.errors import AnswerTimeoutError, ExecutorError, GbnfServerError
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    ExecutorError,
+    GbnfServerError,
+    ServerResponseError,
+)
 from gbnf_server.system.event_loop import shared_loop
 
 T = TypeVar("T", default=Any)
@@ -253,9 +258,10 @@ class Extractor(Generic[T]):
                     return self._read(records.pop(0))
                 try:
                     record = self._record(await self._planner.arun(text))
-                except AnswerTimeoutError as error:
+                except (AnswerTimeoutError, ServerResponseError) as error:
                     unanswered.add(error)
-                    return ExtractionError(str(error), (), "hang")
+                    hangs = isinstance(error, AnswerTimeoutError)
+                    return ExtractionError(str(error), (), "hang" if hangs else "error")
                 unanswered.end()
                 if results is not None:
                     results.append({"of": self.fingerprint, "text": key, "result": record})

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
-from gbnf_server.system.errors import AnswerTimeoutError, SetupError
+from gbnf_server.system.errors import AnswerTimeoutError, ServerResponseError, SetupError
 from gbnf_server.system.event_loop import run_in_thread
 
 _Key = TypeVar("_Key")
@@ -99,15 +99,16 @@ class RunLog(Generic[_Key, _Entry]):
 
 
 class Unanswered:
-    """Counts runs in a row whose server has not begun to answer in time."""
+    """Counts runs in a row that the server has not answered: none in time, or an error of its own."""
 
     def __init__(self) -> None:
         self._count = 0
 
-    def add(self, error: AnswerTimeoutError) -> None:
-        """Count a run; raise its error if the server seems to hang."""
+    def add(self, error: AnswerTimeoutError | ServerResponseError) -> None:
+        """Count a run; raise its error if the server seems to be down, or refuses service."""
         self._count += 1
-        if self._count >= _MOST_UNANSWERED:
+        refuses = isinstance(error, ServerResponseError) and error.status < 500
+        if refuses or self._count >= _MOST_UNANSWERED:
             raise error
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.prompts.descriptions import call_skeleton, describe_tool
+from gbnf.prompts.descriptions import call_skeleton, copied_placeholder, describe_tool
 from gbnf.prompts.messages import PROMPT_STYLES, PromptStyle, system_prompt
 from gbnf.tools import OfferPolicy, Tool
 from support.pools import BUNDLED
@@ -62,6 +62,16 @@ def test_a_skeleton_is_a_call_of_placeholders(tool: Tool, optional: str | None) 
     assert set(args.get("required", ())) <= call["arguments"].keys() <= args.get("properties", {}).keys()
     assert optional is None or call["arguments"].keys() == args.get("properties", {}).keys()
     assert all(PLACEHOLDER.fullmatch(leaf) for leaf in leaves(call["arguments"]))
+    for name, value in call["arguments"].items():
+        typed = any(": " in leaf for leaf in leaves(value))
+        assert bool(copied_placeholder({name: value})) == typed, value
+
+
+@pytest.mark.parametrize(
+    "text", ["<p>Hello: you</p>", "<b>", "a <text: string>", "text: string", "<other: string>"]
+)
+def test_other_values_are_no_placeholders(text: str) -> None:
+    assert not copied_placeholder({"text": text, "list": [text]})
 
 
 def leaves(value: Any) -> list[Any]:

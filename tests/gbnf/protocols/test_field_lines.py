@@ -40,9 +40,20 @@ DATES = (
     "**{day:%Y/%m/%d}**.",
     "{day:%Y-%m-%d}",
 )
-ITALIAN_MONTHS = (
-    "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre".split()
-)
+ITALIAN_MONTHS = [
+    "gennaio",
+    "febbraio",
+    "marzo",
+    "aprile",
+    "maggio",
+    "giugno",
+    "luglio",
+    "agosto",
+    "settembre",
+    "ottobre",
+    "novembre",
+    "dicembre",
+]
 NAMES = ("best", "reason_why", "Total", "isPaid")
 
 
@@ -173,6 +184,35 @@ def test_a_copied_placeholder_is_no_value(record: tuple[Tool, dict[str, Any]], d
     for text in ("\n".join(lines), "\n".join([*lines, f"{label}: {placeholder}"])):
         with pytest.raises(UnreadableCallError, match="placeholder"):
             read(judge, text)
+
+
+@pytest.mark.parametrize(
+    "reason", ["   ", "...", " … ", "<reason: string>", "<one sentence>", "<…>", "<reason>"]
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "2\n{}",
+        '{{"best": 2, "reason": "{}"}}',
+        '{{"name": "judge", "arguments": {{"best": 2, "reason": "{}"}}}}',
+        'CALL judge {{"best": 2, "reason": "{}"}}',
+    ],
+)
+def test_what_says_nothing_is_no_value(form: str, reason: str) -> None:
+    try:
+        parsed = FieldLines(tool=JUDGE).read(form.format(reason), (JUDGE,))
+    except UnreadableCallError:
+        return
+    assert not validate_call(parsed.call, (JUDGE,)).ok
+
+
+@given(
+    st.lists(st.integers(-99, 999), min_size=2, max_size=4), st.sampled_from([" ", ", ", ";"]), st.booleans()
+)
+def test_numbers_may_be_on_one_line(numbers: list[int], separator: str, is_named: bool) -> None:
+    judge = tool({f"field{index}": {"type": "integer"} for index in range(len(numbers))})
+    text = "START " * is_named + separator.join(map(str, numbers))
+    assert [*read(judge, text).values()] == numbers
 
 
 PICK = tool({"value": {"type": "integer", "minimum": 1, "maximum": 3}})

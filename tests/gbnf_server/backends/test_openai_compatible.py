@@ -142,6 +142,17 @@ def client(url: str, server: ServerKind = "vllm", **options: Any) -> OpenAICompa
 ask = ask_fixture(lambda backend: GRAMMARS[backend.server])
 
 
+@pytest.mark.parametrize("root", ["v1", "api/paas/v4", "v1beta/openai"])
+def test_the_version_of_an_api_may_be_in_its_url(root: str) -> None:
+    path = f"{root}/chat/completions"
+    with (
+        scripted(**{path: [chat()], f"{root}/models": [Reply(200, {"data": [{"id": "m"}]})]}) as script,
+        OpenAICompatible(f"{script.url}/{root}/", "plain", retry_policy=QUICK) as backend,
+    ):
+        backend.complete(Request(ASK))
+    assert [path for path, _ in script.asked if path != f"/{root}/models"] == [f"/{path}"]
+
+
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_request_is_as_published(server: ServerKind, ask: Ask) -> None:
     messages: list[Message] = [

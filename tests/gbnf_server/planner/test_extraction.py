@@ -304,6 +304,26 @@ def test_an_error_says_what_ended_the_attempts(answers: int, cuts: bool, seconds
             assert all(each.problem for each in error.attempts)
 
 
+@pytest.mark.parametrize(("failing", "status", "results"), [(2, 500, 5), (3, 500, 0), (1, 401, 0)])
+def test_many_texts_outlast_errors_that_are_few(failing: int, status: int, results: int) -> None:
+    class Flaky(FakeBackend):
+        asked = 0
+
+        async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
+            self.asked += 1
+            if self.asked <= failing:
+                raise ServerResponseError(status, "broken")
+            yield Completion(GOOD, "stop")
+
+    many = extract_many(bool, ["text"] * 5, model=Flaky(), concurrency=1)
+    if not results:
+        with pytest.raises(ServerResponseError):
+            list(many)
+        return
+    outcomes = [each.outcome if isinstance(each, ExtractionError) else "value" for each in many]
+    assert outcomes == ["error"] * failing + ["value"] * (results - failing)
+
+
 @pytest.mark.parametrize("ended", [0, 1, 2])
 def test_an_answer_that_the_limit_of_time_ends_is_no_invalid_one(ended: int) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)

@@ -324,6 +324,21 @@ class Depth(BaseModel):
     depth: int = Field(ge=1, le=3)
 
 
+class Bore(BaseModel):
+    where: Depth
+    name: str
+
+
+@pytest.mark.parametrize(
+    "text", ['{"where": {"depth": 2}, "name": "a"}', '```json\n{"where": {"depth": 2}, "name": "a"}\n```']
+)
+def test_the_arguments_alone_are_a_typed_answer(text: str) -> None:
+    with served(stream({"content": text}, reason="stop")) as script, client(script.url) as backend:
+        assert Extractor(Bore, backend, call_format="text").extract("two").value == Bore(
+            where=Depth(depth=2), name="a"
+        )
+
+
 @pytest.mark.parametrize("kind", ["plain", "lm_studio"])
 def test_a_typed_answer_of_a_server_that_refuses_logprobs(kind: Literal["plain", "lm_studio"]) -> None:
     text = "2" if kind == "plain" else '{"name": "Depth", "arguments": {"depth": 2}}'

@@ -234,6 +234,27 @@ def test_what_begins_like_a_call_is_no_answer(mode: str, broken: str) -> None:
     assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed"]
 
 
+@pytest.mark.parametrize("mode", ["text", "lines", "small", "large"])
+@pytest.mark.parametrize("name", ["read_files", "final_answer"])
+def test_a_call_with_a_placeholder_is_not_made(mode: str, name: str) -> None:
+    copied = call("read_files", paths=["<paths: string>"])
+    if name == "final_answer":
+        copied = call(name, message="<message: string>") if mode in ("text", "lines") else "<message: string>"
+    driven = run(mode, copied, "It is nine.", query="what does a.txt say?")
+    assert driven.run.steps[0].refusal == "invalid"
+    assert driven.run.answer != "<message: string>"
+
+
+def test_a_model_reads_what_it_has_said_before_a_call_of_its_template() -> None:
+    text = f"I look at the clock.\n{written(json.loads(call('get_now')))}"
+    driven = run("large", text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
+    said = driven.of(CallModel)[1].request.messages[-2]
+    assert (said["content"], [each["function"]["name"] for each in said["tool_calls"]]) == (
+        "I look at the clock.",
+        ["get_now"],
+    )
+
+
 @pytest.mark.parametrize("mode", ["text", "lines"])
 @pytest.mark.parametrize("after", ["", "\nObservation: 12:00"])
 def test_a_model_reads_what_it_has_said_before_a_call(mode: str, after: str) -> None:
