@@ -40,9 +40,14 @@ _WHOLE = re.compile(
 _CALL_LIKE = re.compile(r"\W{0,8}?(?:\{|\[\s*\{|<\w)")
 """Plain text does not begin like that, but malformed calls do."""
 _BROKEN_CALL = re.compile(
-    r"""\W{0,8}?(?:`{3}\w*\s*)?\[?\s*\{[\s"':]{0,8}(?:\w+["']?\s*:?\s*\{[\s"':]{0,8})?"""
-    r"""(?:(?:tool|function)[_-]?calls?\b["']?\s*:?\s*[\[{]|name\s+"[^"]*",?\s*:(?:arg|param|input)\w*\s)""",
-    re.IGNORECASE,
+    r"""\W{0,8}?(?:
+        (?:`{3}\w*\s*)?\[?\s*\{[\s"':]{0,8}(?:\w+["']?\s*:?\s*\[?\s*\{[\s"':]{0,8}){0,3}
+        (?:(?:tool|function)[_-]?calls?\b["']?\s*:?\s*(?:[\[{]|null\b|\Z)
+            |name\s+"[^"]*",?\s*:(?:arg|param|input)\w*\s|(?:name|tool|function)["']?\s*:?\s*\Z)
+        |<(?:tool_?calls?|function_?calls?|invoke|function=|tool=)\b|\[tool_calls\]|`{3}tool(?:_?call|_?code)?\s*\n
+        |(?:tool|action)\s*:\s*(?:\Z|\S+\s*\n\s*arg\w*\b)|[^\W\d]\w*\(\w+\s*=[^()]*\Z
+    )""",
+    re.IGNORECASE | re.VERBOSE,
 )
 """The beginning of a malformed call. A bare JSON call is excluded: the request may ask for it."""
 

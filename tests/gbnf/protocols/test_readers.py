@@ -159,6 +159,20 @@ BROKEN = (
     '```json\n{"function_call": {"nam": "go"\n```',
     "{:tool_calls [{:name go}]}",
     '{:name "go" :arguments {:x y}}',
+    '{"tool_calls":',
+    '{"tool_calls": null}',
+    '{"choices": [{"message": {"tool_calls": [{"nam": "go"}]}}]}',
+    '{"name":',
+    '{"tool": ',
+    "<tool_call>{",
+    "<tool_call></tool_call>",
+    "<function=go>",
+    '<invoke name="go">',
+    "[TOOL_CALLS]",
+    "```tool\n???\n```",
+    "tool: other\nargs",
+    "Action:",
+    "go(x=",
 )
 
 
@@ -184,6 +198,12 @@ def test_what_begins_like_a_call_is_never_text(written: str) -> None:
         '{"tools": [{"name": "go"}]}',
         '{"calls": 3, "tool_calls": 4}',
         'Write {"tool_calls": [ to begin.',
+        "Action: we meet at nine.",
+        "tool: a hammer",
+        "f(x=2) is 4, and f(x=3) is 9",
+        "<function> is a word in brackets.",
+        "[tools] are lists",
+        "```toolbox\nhammer\n```",
     ],
 )
 def test_other_texts_do_not_begin_like_a_call(written: str) -> None:
