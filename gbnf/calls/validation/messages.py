@@ -6,6 +6,7 @@ locations as `dialog[0].schema.kind`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def error_messages(errors: Iterable[ValidationError], tool: str, root: Mapping[s
             case "additionalProperties" | "unevaluatedProperties" if error.validator_value is False:
                 others += _unknown(error, tool, root)
             case _ if exclusive := _exclusive(error):
-                others.append(f"tool '{tool}'{f', in {path_text(path)!r}' if path else ''}: give {exclusive}")
+                others.append(f"tool '{tool}'{f', in {path_text(path)!r}' if path else ''}: {exclusive}")
             case _:
                 others.append(f"{_subject(path, tool)} {_requirement(error, root)}")
     firsts = [
@@ -117,21 +118,42 @@ def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iter
 
 
 def _exclusive(error: ValidationError) -> str:
-    """Return which properties exclude each other, or that one is missing: "'a' or 'b', not both"; or "".
+    """Return which properties exclude each other, or that one is missing: "give 'a' or 'b', not both"; or "".
 
-    That is the error of `not` with `required`, and of `oneOf` if each branch only requires one property.
+    That is the error of `not` with `required`, of `anyOf` with such branches, and of `oneOf` if each branch
+    requires one property that the others do not.
     """
     value: Any = error.validator_value
     instance: Any = error.instance
-    branches = [value] if error.validator == "not" else value if error.validator == "oneOf" else ()
-    only = [each for each in branches if isinstance(each, dict) and {"required"} <= each.keys() <= _REQUIRING]
-    names = [*dict.fromkeys(name for branch in only for name in branch["required"])]
-    is_clear = error.validator == "not" or (len(only) == len(branches) == len(names))
+    branches = [value] if error.validator == "not" else value if error.validator in ("oneOf", "anyOf") else ()
+    if error.validator == "anyOf":  # at least one is not there
+        branches = [each["not"] for each in branches if isinstance(each, dict) and each.keys() == {"not"}]
+        branches = branches if len(branches) == len(value) else []
+    elif error.validator == "not" and isinstance(value, dict) and value.keys() == {"allOf"}:
+        branches = value["allOf"]
+    if error.validator == "oneOf":  # what else a branch says of its properties, or of the others, is not told
+        branches = [_without_other(each) for each in branches]
+    only = [each for each in branches if _only_requires(each)]
+    counts = Counter(name for branch in only for name in branch["required"])
+    names = [name for name in counts if counts[name] == 1]
+    is_clear = len(only) == len(branches) and (error.validator == "not" or len(branches) == len(names))
     given = sum(name in instance for name in names) if isinstance(instance, dict) else 1
+    if error.validator == "not" and is_clear and len(names) == given == 1:
+        return f"leave out {names[0]!r} beside the others"
     if len(names) < 2 or given == 1 or not is_clear:
         return ""
     rest = "both" if len(names) == 2 else "all of them" if error.validator == "not" else "several of them"
-    return f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}{f', not {rest}' if given else ''}"
+    return f"give {', '.join(map(repr, names[:-1]))} or {names[-1]!r}{f', not {rest}' if given else ''}"
+
+
+def _only_requires(schema: Any) -> bool:
+    return isinstance(schema, dict) and {"required"} <= schema.keys() <= _REQUIRING
+
+
+def _without_other(branch: Any) -> Any:
+    if not isinstance(branch, dict) or not _only_requires(branch.get("not", {"required": ()})):
+        return branch
+    return {keyword: branch[keyword] for keyword in branch if keyword not in ("properties", "not")}
 
 
 def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
@@ -141,7 +163,7 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
     if keyword == "not" and schema.get("runtime_resolved") is True:
         return "is filled in by the runtime; leave it out"
     if keyword == "None":  # the schema `false`
-        return "must not be given"
+        return f"must not have the property whose value is {short_repr(error.instance)}"
     if keyword == "enum":
         allowed = ", ".join(short_repr(member) for member in value[:ENUM_LIMIT])
         more = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""
@@ -203,7 +225,7 @@ def _forms(error: ValidationError, root: Mapping[str, Any]) -> Iterator[str]:
             instance: Any = fault.instance
             yield f"{where}needs {[name for name in wanted if name not in instance]}"
         elif names := _exclusive(fault):
-            yield f"{where}give {names}"
+            yield f"{where}{names}"
         else:
             yield f"{where}{_requirement(fault, root)}"
 

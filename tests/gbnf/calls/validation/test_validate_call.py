@@ -161,6 +161,14 @@ BOTH = {"pattern": "a", "patterns": ["b"]}
     [
         ({"not": {"required": ["pattern", "patterns"]}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
         ({"oneOf": EITHER}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),
+        ({"not": {"allOf": EITHER}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),
+        ({"anyOf": [{"not": each} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"oneOf": [{**EITHER[0], "not": EITHER[1]}, {**EITHER[1], "not": EITHER[0]}]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"oneOf": [{**each, "properties": {"base": {"type": "string"}}} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, {**BOTH, "base": "."}, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"if": EITHER[0], "then": {"not": EITHER[1]}}, BOTH, "tool 't': leave out 'patterns' beside the others"),  # noqa: E501 - one case a line
+        ({"dependentSchemas": {"pattern": {"not": EITHER[1]}}}, BOTH, "tool 't': leave out 'patterns' beside the others"),  # noqa: E501 - one case a line
+        ({"dependentSchemas": {"pattern": {"properties": {"patterns": False}}}}, {"pattern": "a", "patterns": []}, "must not have the property whose value is []"),  # noqa: E501 - one case a line
         ({"oneOf": EITHER}, {"base": "."}, "tool 't': give 'pattern' or 'patterns'"),
         ({"oneOf": [*EITHER, {"required": ["base"]}]}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not several of them"),  # noqa: E501 - one case a line
         ({"not": {"required": ["pattern", "patterns", "base"]}}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not all of them"),  # noqa: E501 - one case a line
