@@ -7,6 +7,7 @@ xgrammar is the engine of vLLM and SGLang. The differences, found by testing bot
     [\x5Ea]    a caret in first position negates, even if it is escaped: it is moved to the end
     "\x1Fa"    xgrammar reads all hexadecimal digits that follow: the literal is split, "\x1F" "a";
                in a class such escapes come last
+    [+\-]      llguidance, the other engine of these servers, has no such escape: [+] | "-"
     0a         no rule name in xgrammar: a letter is prepended (and to -a)
 """
 
@@ -18,10 +19,11 @@ from functools import lru_cache
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.errors import GrammarError
+from gbnf.grammar.code_points import complement
 from gbnf.grammar.emit import emit, emit_expr
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 
-_CARET = ord("^")
+_CARET, _DASH = ord("^"), ord("-")
 _NUL = (0, 0)  # no text contains it
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 # `emit` escapes unprintable characters up to U+00FF as \xHH, except for three with short escapes
@@ -77,6 +79,8 @@ def _plain_class(of: CharClass) -> Expr:
     """Return the class with its ranges in an order that both engines read alike."""
     if not of.ranges:
         return CharClass((_NUL,), negated=True) if of.negated else of
+    if any(_DASH in pair for pair in of.ranges):
+        return _without_dash(of)
     ranges: list[tuple[int, int]] = []
     for low, high in of.ranges:
         if low == _CARET < high:
@@ -89,3 +93,17 @@ def _plain_class(of: CharClass) -> Expr:
             return CharClass((_NUL, *ranges), negated=True) if of.negated else Literal("^")
         ranges.append(ranges.pop(0))
     return CharClass(tuple(ranges), of.negated)
+
+
+def _without_dash(of: CharClass) -> Expr:
+    """Return a class in which a dash is at the end of a range as one without it, and texts beside it."""
+    if of.negated:  # a dash is excluded between its neighbours, which are added unless they are excluded, too
+        neighbours = (_DASH - 1, _DASH + 1)
+        wider = CharClass(complement(complement((*of.ranges, neighbours))), negated=True)
+        excluded = [any(low <= near <= high for low, high in of.ranges) for near in neighbours]
+        added = [chr(near) for near, is_excluded in zip(neighbours, excluded, strict=True) if not is_excluded]
+        return Alt((_plain_class(wider), *map(Literal, added)))
+    below = [(low, min(high, _DASH - 1)) for low, high in of.ranges if low < _DASH]
+    above = [(max(low, _DASH + 1), high) for low, high in of.ranges if high > _DASH]
+    others = CharClass((*below, *above))
+    return Alt((_plain_class(others), Literal("-"))) if others.ranges else Literal("-")

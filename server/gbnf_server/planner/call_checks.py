@@ -64,6 +64,8 @@ _NEGATION = re.compile(
 )
 _LIST = 3
 """So many names of tools in a text are a list."""
+_LONGEST_END = 2
+"""Words behind the data of an answer: "Done."."""
 _LONGEST_LABEL = 5
 """Words before the colon of a text: "It did not work:"."""
 _NEARLY_WHOLE = 0.8
@@ -362,20 +364,36 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
 def _is_data(message: str, state: RunState) -> bool:
     """Return whether an answer is JSON with the data of results, and no request says "JSON" or "raw".
 
-    It is a part of a result, has a whole one in it, or has no values but those of results.
+    It is a part of a result, has a whole one in it, or has no values but those of results. A label before it
+    and a word or two behind it say nothing.
     """
-    fenced = FENCED.fullmatch(message)
-    text = (message if fenced is None else fenced[1]).strip()
-    if text[:1] not in ("{", "[") or _ASKS_FOR_DATA.search(said(state)):
-        return False
-    try:
-        data = load(text, truncated=not extent(text, 0).closed).value
-    except InvalidJsonError:
-        return False
+    data = [] if _ASKS_FOR_DATA.search(said(state)) else _json_values(message)
     results = [step.result for step in state.steps if step.result is not None]
-    (own, values), (containers, known) = _parts([data]), _parts(results)
-    has_result = data in containers or any(each and each in results for each in own)
-    return has_result or (bool(values) and values <= known)
+    (own, values), (containers, known) = _parts(data), _parts(results)
+    has_result = any(each in containers for each in data) or any(each and each in results for each in own)
+    return bool(data) and (has_result or (bool(values) and values <= known))
+
+
+def _json_values(message: str) -> list[Any]:
+    """Return the objects and arrays of which a text consists, beside tags, fences, a label and few words."""
+    text = re.sub(r"(?m)^[ \t]*`{3,}.*$|\A\s*<\w+>|</\w+>\s*\Z", "", message).strip()
+    with suppress(InvalidJsonError):
+        inner = parse_json(text) if text[:1] == '"' else None
+        text = inner.strip() if isinstance(inner, str) else text
+    at = next((at for at, sign in enumerate(text) if sign in "[{"), len(text))
+    label, rest = text[:at].strip(), text[at:]
+    if re.search(r"\d|[^:]\Z", label) or len(words(label)) > _LONGEST_LABEL:
+        return []
+    values: list[Any] = []
+    while rest[:1] in ("{", "["):
+        value = extent(rest, 0)
+        try:
+            values.append(load(rest[: value.end], truncated=not value.closed).value)
+        except InvalidJsonError:
+            return []
+        rest = rest[value.end :].lstrip(" \t\r\n,")
+    says_more = len(words(rest)) > _LONGEST_END or re.search(r"[\d\[{]", rest)
+    return [] if says_more else values
 
 
 def _parts(value: list[Any]) -> tuple[list[Any], set[Any]]:

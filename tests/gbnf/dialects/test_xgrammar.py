@@ -132,10 +132,31 @@ def test_calls_and_near_misses_of_a_pool(pool: Any, steps: Any, data: Any) -> No
         canonical_json(call)[:-1],
     ]
     expected = [found.complete for found in engine().match_many(grammar, texts)]
-    theirs = by_xgrammar(gbnf)
-    assert [theirs(text) for text in texts] == expected
     guided = by_llguidance(lambda llguidance: llguidance.grammar_from("grammar", gbnf))
     assert [guided(text) for text in texts] == expected
+    theirs = by_xgrammar(gbnf)  # last, since it may not be installed
+    assert [theirs(text) for text in texts] == expected
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "texts"),
+    [
+        ("root ::= [+\\-]", "+-,\\"),
+        ("root ::= [^+\\-]", "+-,.\\é"),
+        ("root ::= [^,-\\-]", "+-,."),
+        ("root ::= [^\\-.0]", "+-,.0"),
+        ("root ::= [\\--9a]", "+-,.5a:"),
+        ("root ::= [ -\\-\\x5E]", " +-.^"),
+        ("root ::= [\\-]", "-\\a"),
+        ('root ::= "\\\\-" | [+-]', "+-"),
+    ],
+)
+def test_a_dash_is_read_by_llguidance(gbnf: str, texts: str) -> None:
+    ours = Grammar.parse(gbnf)
+    guided = by_llguidance(lambda llguidance: llguidance.grammar_from("grammar", xgrammar_text(ours)))
+    expected = [found.complete for found in engine().match_many(ours, texts)]
+    assert [guided(text) for text in texts] == expected
+    assert True in expected
 
 
 @settings(max_examples=scaled(20))

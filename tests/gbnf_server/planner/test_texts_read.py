@@ -154,6 +154,15 @@ def test_parts_of_a_refusal_with_a_label_each_are_no_answer(mode: str) -> None:
 RESULTS = nested(SIMPLE | st.sampled_from(["a.md", "2026-03-05", "ok"]), st.sampled_from("abc"), size=6)
 DATA = st.dictionaries(st.sampled_from(["runs", "entries", "n"]), RESULTS, min_size=1, max_size=3)
 KINDS = ("whole", "part", "wrapped", "values", "truncated")
+AROUND = (
+    "{}",
+    "Result: {}",
+    "Here is the result:\n{}",
+    "**Tool result:**\n```json\n{}\n```",
+    "<tool_response>{}</tool_response>",
+    "{}\n\nDone.",
+    "{0}\n{0}",
+)
 
 
 @settings(max_examples=scaled(60))
@@ -161,11 +170,11 @@ KINDS = ("whole", "part", "wrapped", "values", "truncated")
     st.sampled_from(["large", "json", "text", "lines"]),
     DATA,
     st.sampled_from(KINDS),
-    st.booleans(),
+    st.sampled_from(["```json\n{}\n```", *AROUND]),
     st.data(),
 )
 def test_data_of_a_result_is_no_answer(
-    mode: str, result: dict[str, Any], kind: str, fenced: bool, data: st.DataObject
+    mode: str, result: dict[str, Any], kind: str, around: str, data: st.DataObject
 ) -> None:
     part = data.draw(st.sampled_from([*result.values()]))
     raw: Any = {"whole": result, "part": part, "wrapped": {"status": "done", "data": result}}.get(
@@ -177,7 +186,8 @@ def test_data_of_a_result_is_no_answer(
     assume(kind in ("whole", "wrapped") or any(map(str.isalnum, answer)))
     assume(kind != "truncated" or len(answer) > 20)
     answer = answer[:-1] if kind == "truncated" else answer
-    answer = f"```json\n{answer}\n```" if fenced else answer
+    assume(kind != "truncated" or around in ("{}", "Result: {}"))
+    answer = around.format(answer)
     driven = run(mode, call("get_now"), answer, HONEST, query="what time is it?", replies=[result])
     assert driven.run.answer == HONEST
     assert [event.refusal for event in driven.of(CallBlocked)] == ["invalid"]
@@ -196,6 +206,8 @@ RUNS = {"runs": [{"id": 7, "state": "failed"}, {"id": 8, "state": "ok"}]}
         ("what runs are there?", 'There are two: {"id": 7} and {"id": 8}.'),
         ("what runs are there?", '{"summary": "run 7 has failed", "count": 2}'),
         ("what runs are there?", "[7] has failed, and [8] is ok."),
+        ("what runs are there?", 'Run 8 is ok, and this one is not: {"id": 7, "state": "failed"}'),
+        ("what runs are there?", 'One has failed: {"id": 7, "state": "failed"} is that one.'),
     ],
 )
 def test_data_that_the_request_asks_for_or_that_says_more_is_an_answer(
