@@ -41,7 +41,6 @@ class ManifestError(GbnfError):
     """
 
     def __init__(self, path: Path, key: str, value: Any, problem: str, hint: str) -> None:
-        """Compose the message from the fields."""
         self.path, self.key, self.value, self.problem, self.hint = path, key, value, problem, hint
         location = f"{path}: {key}" if key else f"{path}"
         shown = "" if value is None else f" (got {clip(repr(value))})"
@@ -52,7 +51,6 @@ class BrokenManifestsError(GbnfError):
     """All broken manifests of one load. `errors` has them in the order of the files."""
 
     def __init__(self, errors: tuple[ManifestError, ...]) -> None:
-        """Compose the message from those of `errors`."""
         self.errors = errors
         count = f"{len(errors)} broken manifest" + ("s" if len(errors) != 1 else "")
         super().__init__("\n".join([f"{count}:", *(f"  {error}" for error in errors)]))
@@ -65,7 +63,6 @@ class SchemaError(GbnfError):
     """
 
     def __init__(self, pointer: str, problem: str, hint: str = "") -> None:
-        """Compose the message from the fields."""
         self.pointer, self.problem, self.hint = pointer, problem, hint
         super().__init__(f"schema at '{pointer or '/'}': {problem}." + (f" {hint}" if hint else ""))
 
@@ -111,7 +108,6 @@ class GrammarSyntaxError(GrammarError):
         code: str = "",
         span: tuple[int, int] = (0, 0),
     ) -> None:
-        """Compose the message from the fields."""
         self.line, self.column, self.problem, self.hint = line, column, problem, hint
         self.code, self.span = code, span
         super().__init__(f"line {line}, column {column}: {problem}." + (f" {hint}" if hint else ""))
@@ -121,7 +117,6 @@ class AmbiguousGrammarError(GrammarError):
     """A grammar with too many derivations of the same text. Field: `limit`."""
 
     def __init__(self, limit: int) -> None:
-        """Compose the message from the limit on derivations."""
         self.limit = limit
         super().__init__(
             f"the grammar has more than {limit:,} derivations of the same text, or of how it begins. "
@@ -133,7 +128,6 @@ class ToolFormatError(GbnfError):
     """A chat template that fails, or whose tool-call format cannot be derived. Field: `reason`."""
 
     def __init__(self, reason: str) -> None:
-        """Compose the message from the reason."""
         self.reason = reason
         super().__init__(f"{reason}.")
 

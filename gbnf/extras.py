@@ -68,7 +68,11 @@ def missing_extra(error: ImportError, wanted: str | None = None) -> MissingExtra
         return None
     if wanted is not None:
         extra = wanted if extra in {wanted, *_INCLUDED.get(wanted, ())} else f"{wanted},{extra}"
-    hint = "" if {"run", "local"}.isdisjoint(extra.split(",")) or is_installed("local") else build_hint()
+    hint = ""
+    is_prebuilt = sys.platform == "linux" and platform.machine() == "x86_64"
+    if not ({"run", "local"}.isdisjoint(extra.split(",")) or is_installed("local") or is_prebuilt):
+        minutes = max(round(_CPU_MINUTES / (os.cpu_count() or 1)), 1)
+        hint = f"\nThis compiles llama.cpp, in about {minutes} min."
     return MissingExtraError(f"{package} is not installed. Install it: {install_command(extra)}{hint}")
 
 
@@ -83,14 +87,6 @@ def is_installed(extra: str) -> bool:
 def install_command(extra: str) -> str:
     """Return the command that installs an extra for this Python."""
     return f"{pip()} install 'gbnf-toolkit[{extra}]'"
-
-
-def build_hint() -> str:
-    """Return how long compiling llama.cpp takes here, "" where the extra `local` has a prebuilt one."""
-    if sys.platform == "linux" and platform.machine() == "x86_64":
-        return ""
-    minutes = max(round(_CPU_MINUTES / (os.cpu_count() or 1)), 1)
-    return f"\nThis compiles llama.cpp, in about {minutes} min."
 
 
 def pip() -> str:

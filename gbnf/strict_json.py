@@ -25,28 +25,18 @@ class InvalidJsonError(GbnfError, ValueError):
         super().__init__(problem)
 
 
+_TYPES: tuple[tuple[type, str], ...] = (
+    (type(None), "null"), (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"),
+    (list, "array"), (Mapping, "object"),
+)  # fmt: skip
+
+
 def json_type(value: Any) -> str:
     """Return the JSON type of a value: "integer" for an int, "number" for every float.
 
     Of a value that JSON does not have, the name of its Python type.
     """
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case Mapping():
-            return "object"
-        case _:
-            return type(value).__name__
+    return next((name for kind, name in _TYPES if isinstance(value, kind)), type(value).__name__)
 
 
 def has_type(value: Any, types: Collection[str]) -> bool:

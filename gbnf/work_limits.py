@@ -126,9 +126,7 @@ def limit_nesting(most: int) -> Iterator[None]:
         count.depth -= 1
 
 
-def work_cache(
-    maxsize: int,
-) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Cache as `functools.lru_cache` does, for functions that spend: cached calls cost the same.
 
     In each count the first call with the same arguments costs, and later ones cost nothing. The errors of

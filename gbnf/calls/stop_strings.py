@@ -26,7 +26,14 @@ class StopStrings:
         if found:
             at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
         else:
-            at = len(self._pending) - self._overlap()
+            # what may begin a stop string: the longest end of the text that begins one
+            longest = min(len(self._pending), max((len(string) - 1 for string in self._strings), default=0))
+            begun = (
+                size
+                for size in range(longest, 0, -1)
+                if self._pending.endswith(tuple(s[:size] for s in self._strings if len(s) > size))
+            )
+            at = len(self._pending) - next(begun, 0)
         certain, self._pending = self._pending[:at], self._pending[at:]
         return certain
 
@@ -34,16 +41,3 @@ class StopStrings:
         """Return the rest of the text."""
         rest, self._pending = ("" if self.found is not None else self._pending), ""
         return rest
-
-    def _overlap(self) -> int:
-        """Return the length of the longest end of the text that begins a stop string."""
-        text = self._pending
-        longest = min(len(text), max((len(string) - 1 for string in self._strings), default=0))
-        return next(
-            (
-                size
-                for size in range(longest, 0, -1)
-                if text.endswith(tuple(s[:size] for s in self._strings if len(s) > size))
-            ),
-            0,
-        )

@@ -16,15 +16,8 @@ from gbnf.schema.value_sets import Array, Object, String
 
 AnySyntax: TypeAlias = ValueSyntax | FormsSyntax
 DECLARED_ONLY = "the format can write declared properties only"
-_ANY_OF_TYPE: Mapping[JsonType | None, Expr] = {
-    None: Ref("jsonValue"),
-    "null": Ref("null"),
-    "boolean": Ref("boolean"),
-    "number": Ref("number"),
-    "string": Ref("string"),
-    "array": Ref("jsonArray"),
-    "object": Ref("jsonObject"),
-}
+_PRIMITIVES: Mapping[JsonType | None, str] = {None: "jsonValue", "array": "jsonArray", "object": "jsonObject"}
+"""The rules of JSON values whose names are not those of the types."""
 
 
 class Anything:
@@ -37,12 +30,12 @@ class Anything:
     def values(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
         """Return every value of a JSON type (None: of any type), as it is written in a syntax."""
         if syntax is self._scalars.json:
-            return _ANY_OF_TYPE[kind]
+            return Ref(_PRIMITIVES.get(kind) or str(kind))
         if (kind, syntax) not in self._any:
             if isinstance(syntax, FormsSyntax | ElementsSyntax):
                 self._scalars.report.excludes_delimiters()
             ref = self._any[kind, syntax] = self._scope.reserve("Any", kind or "value")
-            self._any[kind, syntax] = self._scope.define(ref, self._new(kind, syntax))
+            self._any[kind, syntax] = self._scope.table.define(ref, self._new(kind, syntax))
         return self._any[kind, syntax]
 
     def _new(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:

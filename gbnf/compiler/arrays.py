@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.repetitions import bounded_repetition, separated_repetition
+from gbnf.compiler.repetitions import bounded_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, optional, seq
 
@@ -57,8 +57,10 @@ def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool
     if maximum == 0:
         return EMPTY_LANGUAGE, True
     if not prefix:
-        some = separated_repetition(rest, layout.comma, max(minimum, 1), maximum, scope)
-        return some.expr, some.exact
+        following = seq(layout.comma, rest)
+        most = None if maximum is None else maximum - 1
+        more, exact = bounded_repetition(following, max(minimum - 1, 0), most, scope)
+        return seq(rest, more), exact
     tail: Expr = EPSILON
     exact = True
     if rest != EMPTY_LANGUAGE:
@@ -100,7 +102,7 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
         following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
         if found and count >= items.minimum:
             following.append(layout.end_array)
-        scope.define(rests[count, found], factor_prefixes(following))
+        scope.table.define(rests[count, found], factor_prefixes(following))
     return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, found=False)])
 
 

@@ -81,7 +81,7 @@ def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, named
         return spelled if isinstance(spelled, Literal | CharClass) else scope.add("Char", spelled)
 
     body = _Writer(language, char if named else spell, literal(quote), scope).expression()
-    return Fragment.of(seq(literal(quote), body), table)
+    return Fragment(seq(literal(quote), body), table)
 
 
 class _RepeatedExpr(NamedTuple):
@@ -140,7 +140,7 @@ class _Writer:
         whole = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
-            self._scope.define(self._names[state], self._joined(self._body(state, 0)))
+            self._scope.table.define(self._names[state], self._joined(self._body(state, 0)))
         return whole
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:

@@ -77,7 +77,7 @@ def compile_pool(
     """
     check_whitespace(whitespace)
     options = CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits)
-    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict=strict)
+    return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict)
 
 
 def left_out(
@@ -125,10 +125,7 @@ class CompiledPool:
 
 @lru_cache(maxsize=512)
 def _link_pool(
-    tools: tuple[Tool, ...],
-    steps: tuple[int, ...],
-    options: CompileOptions,
-    strict: bool = False,
+    tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, strict: bool
 ) -> Grammar:
     pool = compile_tools(tools, options, bool(steps), strict=strict)
     return pool.link([_union(pool.tools, LAYOUTS[options.whitespace])], steps, options)

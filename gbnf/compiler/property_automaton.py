@@ -312,7 +312,8 @@ class PropertyAutomaton:
         for number, kind in enumerate(self._classes):
             is_shared = preceding[number] > 1 and bool(kind.label)
             self._bodies.append(self._scope.add(f"{kind.label} Pair", kind.body) if is_shared else kind.body)
-        names = self._scope.reserve_many("More", len(uses))  # some may be left
+        table = self._scope.table
+        names = table.reserve_many(len(uses), *self._scope.hint, "More")  # some may be left
         depths: dict[int, int] = {}
         for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
             node = self._nodes[index]
@@ -324,7 +325,7 @@ class PropertyAutomaton:
             if is_rule:
                 depths[index] = 0
                 self._rests[index] = ref = names.pop()
-                self._rests[index] = self._scope.define(ref, self._rest(index))
+                self._rests[index] = self._scope.table.define(ref, self._rest(index))
             else:
                 self._rests[index] = self._rest(index)
         alternatives = [seq(self._layout.begin_object, self._pairs(0))]

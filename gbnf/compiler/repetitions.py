@@ -55,11 +55,3 @@ def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:
     return alt(
         seq(repeat(block, 0, blocks - 1), fewer), seq(repeat(block, blocks, blocks), repeat(item, 0, rest))
     )
-
-
-def separated_repetition(
-    item: Expr, comma: Expr, minimum: int, maximum: int | None, scope: Scope
-) -> BoundedRepetition:
-    """Return at least one `item` and at most `maximum`, with commas between. `minimum` counts from 1."""
-    more = bounded_repetition(seq(comma, item), minimum - 1, None if maximum is None else maximum - 1, scope)
-    return BoundedRepetition(seq(item, more.expr), more.exact)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
@@ -126,14 +125,6 @@ class Scope:
         """Reserve a nonterminal, as `RuleTable.reserve` does."""
         return self.table.reserve(*self.hint, *hint)
 
-    def reserve_many(self, hint: str, count: int) -> list[Ref]:
-        """Reserve nonterminals, as `RuleTable.reserve_many` does."""
-        return self.table.reserve_many(count, *self.hint, hint)
-
-    def define(self, ref: Ref, production: Expr) -> Ref:
-        """Set a production, as `RuleTable.define` does."""
-        return self.table.define(ref, production)
-
     def add(self, hint: str, production: Expr) -> Ref:
         """Add a production, as `RuleTable.add` does."""
         return self.table.add((*self.hint, hint), production)
@@ -147,17 +138,12 @@ def prefixed(prefix: str, rules: Rules, taken: Iterable[str]) -> Rules:
     return Rules(productions, names[rules.root].name)
 
 
-@dataclass(frozen=True, slots=True)
 class Fragment:
     """An expression with the productions that it needs, built once for many tables."""
 
-    expr: Expr
-    productions: tuple[tuple[str, Expr], ...]
-
-    @staticmethod
-    def of(expr: Expr, table: RuleTable) -> Fragment:
-        """Return the fragment of an expression whose productions are in a table of their own."""
-        return Fragment(expr, tuple(table.productions.items()))
+    def __init__(self, expr: Expr, table: RuleTable) -> None:
+        """Take an expression whose productions are in a table of their own."""
+        self.expr, self.productions = expr, tuple(table.productions.items())
 
     def instantiate(self, scope: Scope) -> Expr:
         """Return the expression, with its productions added to the scope under new names."""
@@ -165,5 +151,5 @@ class Fragment:
             return self.expr
         refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}
         for name, production in self.productions:
-            scope.define(refs[name], substitute(production, refs))
+            scope.table.define(refs[name], substitute(production, refs))
         return substitute(self.expr, refs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -44,7 +43,11 @@ def decode_part(key: str, entry: bytes) -> tuple[CompiledRules, tuple[Finding, .
         return None
     head, _, productions = content.partition(b"\n")
     text, names, needs, findings = json.loads(str(head, "ascii"))
-    part = CompiledRules(text, names, needs, partial(_decode_productions, names, productions))
+
+    def decoded() -> dict[str, Expr]:
+        return dict(zip(names, map(_decoded, json.loads(str(productions, "ascii"))), strict=True))
+
+    part = CompiledRules(text, names, needs, decoded)
     return part, tuple([Finding(*fields) for fields in findings])
 
 
@@ -77,21 +80,14 @@ def _encoded(expr: Expr, levels: int) -> Any:
     return (_SEQ if type(expr) is Seq else _ALT, *[_encoded(item, levels - 1) for item in expr.items])
 
 
-def _decode_productions(names: Sequence[str], encoded: bytes) -> dict[str, Expr]:
-    expressions = json.loads(str(encoded, "ascii"))
-    return {name: _decoded(expr) for name, expr in zip(names, expressions, strict=True)}
-
-
 def _decoded(encoded: Any) -> Expr:
     if type(encoded) is str:
         return Literal(encoded)
     kind, *parts = encoded
     if kind == _REF:
         return Ref(parts[0])
-    if kind == _SEQ:
-        return Seq(tuple([_decoded(part) for part in parts]))
-    if kind == _ALT:
-        return Alt(tuple([_decoded(part) for part in parts]))
+    if kind in (_SEQ, _ALT):
+        return (Seq if kind == _SEQ else Alt)(tuple([_decoded(part) for part in parts]))
     if kind == _REPEAT:
         return Repeat(_decoded(parts[0]), parts[1], parts[2])
     return CharClass(tuple([(low, high) for low, high in parts]), negated=kind == _NEGATED)

@@ -46,7 +46,9 @@ def lark_text(
 
     def character(of: CharClass) -> str:
         """Return a class: as it is inside a terminal, the name of its own terminal inside a rule."""
-        pattern = _class(of)
+        ranges = matchable(of)
+        parts = [f"\\x{{{low:X}}}" + (f"-\\x{{{high:X}}}" if high > low else "") for low, high in ranges]
+        pattern = f"/[{''.join(parts)}]/" if ranges else _NOTHING
         return characters.setdefault(pattern, f"C{len(characters)}") if is_recursive else pattern
 
     lines = [f"{names[name]}: {_expr(rules.productions[name], names, character)}" for name in reached]
@@ -79,11 +81,3 @@ def _expr(expr: Expr, names: dict[str, str], character: Callable[[CharClass], st
             return " | ".join(map(item, items)) or _NOTHING
         case Repeat(repeated, minimum, maximum):
             return f"({item(repeated)}){repetition_suffix(minimum, maximum)}"
-
-
-def _class(of: CharClass) -> str:
-    ranges = matchable(of)
-    if not ranges:
-        return _NOTHING
-    parts = [f"\\x{{{low:X}}}" + (f"-\\x{{{high:X}}}" if high > low else "") for low, high in ranges]
-    return f"/[{''.join(parts)}]/"

@@ -16,7 +16,8 @@ def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None
     pending = [("", state)]
     while pending:
         text, at = pending.pop()
-        if _is_quoted(text):
+        quoted = text[1:-1].replace("\\\\", "")
+        if len(text) > 1 and text[0] == text[-1] == '"' and not quoted.endswith("\\"):  # a whole string
             found.append(text)
             continue
         ranges = at.allowed().ranges
@@ -37,9 +38,3 @@ def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None
         if len(found) + len(pending) > limit:
             return None
     return tuple(found)
-
-
-def _is_quoted(text: str) -> bool:
-    """Return whether a text is a whole JSON string."""
-    within = text[1:-1].replace("\\\\", "")
-    return len(text) > 1 and text[0] == text[-1] == '"' and not within.endswith("\\")

@@ -58,7 +58,6 @@ class EscapeError(GbnfError):
     """What cannot be read of a token: from `offset` to `end`. `code` is a rule of `gbnf lint`."""
 
     def __init__(self, offset: int, end: int, problem: str, hint: str, code: str = "G008") -> None:
-        """Use the problem as message."""
         self.offset, self.end, self.problem, self.hint, self.code = offset, end, problem, hint, code
         super().__init__(problem)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, NotRequired, TypedDict
@@ -221,9 +222,12 @@ def shorten(value: Any, *, limit: int, keep_ends: bool = False) -> tuple[Any, st
     if whole.length <= limit:
         return whole.value, ""
     least = min(_MIN_TEXT_CHARACTERS, limit // 8) if keep_ends else _MIN_TEXT_CHARACTERS
-    members = _largest(lambda count: _Shortened(value, count, least, keep_ends).length <= limit, limit)
+    counts = range(1, limit + 1)  # what is longer does not fit, either
+    members = bisect(counts, 0, key=lambda count: _Shortened(value, count, least, keep_ends).length > limit)
     members = max(members, 1)
-    characters = _largest(lambda count: _Shortened(value, members, count, keep_ends).length <= limit, limit)
+    characters = bisect(
+        counts, 0, key=lambda count: _Shortened(value, members, count, keep_ends).length > limit
+    )
     shortened = _Shortened(value, members, characters, keep_ends)
     if shortened.length > limit:
         shortened = _Shortened(value, 0, 0, keep_ends)
@@ -287,27 +291,12 @@ class _Shortened:
     def _text(self, text: str) -> str:
         if len(text) <= self._characters:
             return text
-        if self._keep_ends:
-            return _without_middle(text, self._characters)
+        if self._keep_ends:  # the start, and half as much of the end
+            end, lost = self._characters // 3, len(text) - self._characters
+            mark = f"[shortened: {lost:,} of {len(text):,} characters removed]"
+            return min(text, text[: self._characters - end] + mark + text[len(text) - end :], key=len)
         self._characters_left_out += len(text) - self._characters
         return text[: self._characters] + "…"
-
-
-def _without_middle(text: str, kept: int) -> str:
-    """Return the start of a text and half as much of its end; the text itself if that is shorter."""
-    end = kept // 3
-    mark = f"[shortened: {len(text) - kept:,} of {len(text):,} characters removed]"
-    shortened = text[: kept - end] + mark + text[len(text) - end :]
-    return min(text, shortened, key=len)
-
-
-def _largest(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest count up to `limit` that fits, 0 if none does. `fits` is monotonic."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def _clean(text: str) -> str:

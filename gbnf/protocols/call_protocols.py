@@ -27,13 +27,7 @@ from gbnf.grammar import ir
 from gbnf.grammar.ir import Ref, Rules, alt, char_class, literal, repeat, seq
 from gbnf.grammar.passes import run_passes
 from gbnf.prompts.messages import Message
-from gbnf.protocols.protocol import (
-    CallProtocol,
-    Offered,
-    ParsedCall,
-    UnreadableCallError,
-    for_template,
-)
+from gbnf.protocols.protocol import CallProtocol, Offered, ParsedCall, UnreadableCallError, for_template
 from gbnf.protocols.readers import (
     CALL_MARK,
     REASONING_KEY,

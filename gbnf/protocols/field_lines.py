@@ -164,7 +164,9 @@ class FieldLines(CallsInText):
         """Return the message of an error, as text: {"step": 1, "error": …} is copied, too."""
         del name, number
         error = parse_json(content).get("error", content)
-        return {"role": "user", "content": f"{error}. {self._hint}"}
+        names = ", then ".join(field.name for field in self._fields)
+        hint = f"Write {names}, each on a line of its own, and nothing else."
+        return {"role": "user", "content": f"{error}. {hint}"}
 
     def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader that finds no answer: all of the text is a call."""
@@ -178,11 +180,6 @@ class FieldLines(CallsInText):
             return super().call_message(call, number)
         shown = [_line(part) for field in self._fields for part in _parts(arguments.get(field.name))]
         return {"role": "assistant", "content": "\n".join(shown)}
-
-    @property
-    def _hint(self) -> str:
-        names = ", then ".join(field.name for field in self._fields)
-        return f"Write {names}, each on a line of its own, and nothing else."
 
     def _filled(self, text: str) -> str:
         """Return a line, or what the model has written into a placeholder or between tags, with its label.

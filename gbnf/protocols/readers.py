@@ -202,7 +202,8 @@ class TextCalls:
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are no call whatever follows."""
         self._text += chunk
-        return self._texts(self._stream.feed(chunk))
+        text = self._stream.feed(chunk)
+        return [TextDelta(text)] if text else []
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest.
@@ -216,7 +217,7 @@ class TextCalls:
         if is_text:
             whole = self._text.partition(result.reasoning)[2].lstrip() if result.reasoning else self._text
             text = whole if whole.startswith(shown) else text
-        deltas = self._texts(text[len(shown) :])
+        deltas: list[Delta] = [TextDelta(text[len(shown) :])] if text[len(shown) :] else []
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
             if result.invalid and not truncated and not is_text:
@@ -243,10 +244,6 @@ class TextCalls:
         is_json = result.syntax in ("bare", "openai")  # the other syntaxes have no other meaning
         names_none = is_json and all(self._names.find(each.name) is None for each in result.invalid)
         return self._optional or (names_none and not self._required)
-
-    @staticmethod
-    def _texts(text: str) -> list[Delta]:
-        return [TextDelta(text)] if text else []
 
 
 class WholeJsonCall:

@@ -16,7 +16,7 @@ literal.
 from __future__ import annotations
 
 from gbnf.regular.automaton import Dfa
-from gbnf.regular.glushkov import Condition, Preceding, position_automaton
+from gbnf.regular.glushkov import Condition, PositionAutomaton, Preceding
 from gbnf.regular.pattern_parser import parse_pattern
 from gbnf.regular.pattern_syntax import End, Node, Start, UnsupportedPatternError, is_anchored, may_look_ahead
 from gbnf.regular.subset_construction import determinise
@@ -36,7 +36,7 @@ def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
     at the end of the text before it.
     """
     behind = within is not None and within.lookaround.behind
-    positions = position_automaton(
+    positions = PositionAutomaton(
         node,
         begins_anywhere=(within is None or behind) and not is_anchored(node, Start),
         ends_anywhere=not behind and not is_anchored(node, End),

@@ -11,7 +11,6 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from gbnf.regular.pattern_syntax import (
     Node,
     Repetition,
     Start,
-    has_word_boundary,
+    contains,
 )
 from gbnf.regular.unicode_properties import WORD
 from gbnf.work_limits import TooManyStatesError, spend
@@ -60,19 +59,6 @@ Steps = Mapping[frozenset[Condition], int]
 UNCONDITIONAL: frozenset[Condition] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PositionAutomaton:
-    """The position automaton of an expression.
-
-    `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
-    of characters. Once all of `sink` may follow, any text is accepted; 0 if there is no such point.
-    """
-
-    steps: tuple[Steps, ...]
-    sets: Mapping[CharSet, int]
-    sink: int
-
-
 class _PositionSets(NamedTuple):
     """An expression's positions: whether it may be empty, where it may begin, and where it may end."""
 
@@ -84,29 +70,31 @@ class _PositionSets(NamedTuple):
 _NO_POSITIONS = _PositionSets(nullable=True, first=0, last=0)
 
 
-def position_automaton(
-    node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
-) -> PositionAutomaton:
-    """Return the automaton of the expression, optionally with any text before and any text after it.
+class PositionAutomaton:
+    """The position automaton of an expression, optionally with any text before and any text after it.
 
-    `before` is what precedes the whole. Raises TooManyStatesError.
+    `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
+    of characters. Once all of `sink` may follow, any text is accepted; 0 if there is no such point.
     """
-    builder = _Builder(boundaries=has_word_boundary(node))
-    whole = builder.visit(node)
-    if begins_anywhere:
-        whole = builder.join(builder.visit(ANY_TEXT), whole)
-    sink = 0
-    if ends_anywhere:
-        rest = builder.visit(ANY_TEXT)
-        sink = rest.first | END
-        whole = builder.join(whole, rest)
-    builder.join(
-        builder.join(_PositionSets(nullable=False, first=START, last=START), whole),
-        _PositionSets(False, END, END),
-    )
-    steps = tuple(builder.resolve(number, before) for number in range(len(builder.follow)))
-    spend(builder.work)
-    return PositionAutomaton(steps, builder.sets, sink)
+
+    def __init__(self, node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding) -> None:
+        """Build it. `before` is what precedes the whole. Raises TooManyStatesError."""
+        builder = _Builder(boundaries=contains(node, Boundary))
+        whole = builder.visit(node)
+        if begins_anywhere:
+            whole = builder.join(builder.visit(ANY_TEXT), whole)
+        self.sink = 0
+        if ends_anywhere:
+            rest = builder.visit(ANY_TEXT)
+            self.sink = rest.first | END
+            whole = builder.join(whole, rest)
+        whole = builder.join(_PositionSets(nullable=False, first=START, last=START), whole)
+        builder.join(whole, _PositionSets(nullable=False, first=END, last=END))
+        self.steps: tuple[Steps, ...] = tuple(
+            builder.resolve(number, before) for number in range(len(builder.follow))
+        )
+        self.sets: Mapping[CharSet, int] = builder.sets
+        spend(builder.work)
 
 
 def bits(positions: int) -> Iterator[int]:

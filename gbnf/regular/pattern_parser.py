@@ -7,7 +7,6 @@ is a backslash and a c.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from gbnf.regular.charset import ANY_CHAR, CharSet
 from gbnf.regular.pattern_syntax import (
@@ -36,22 +35,34 @@ _OCTAL = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 _PROPERTY = re.compile(r"\{(\^?)([A-Za-z_0-9=]+)\}|([LMNPSZC])")
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The flags of a pattern that change its language."""
+#: The deepest nesting of groups.
+MAX_DEPTH = 100
 
-    ignore_case: bool = False
-    multiline: bool = False
-    dot_all: bool = False
+_BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
+_CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
+_FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_KNOWN_FLAGS = "ims"  # those that change the language: ignore case, multiline, dot matches all
+_GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
+_PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
+_LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
 
 
-class Cursor:
-    """A position in a pattern, and the flags in effect there."""
+def parse_pattern(pattern: str) -> Node:
+    """Parse a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
+    parser = _PatternParser(pattern)
+    node = parser.disjunction(0)
+    if parser.index < len(pattern):
+        raise parser.malformed("a closing parenthesis without an opening one")
+    return node
+
+
+class _PatternParser:
+    """Parses a pattern from a position, with the flags in effect there."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.index = 0
-        self.flags = Flags()
+        self.flags = frozenset[str]()
 
     def malformed(self, problem: str, position: int | None = None) -> MalformedPatternError:
         """Return the error for a problem at `position`, by default the cursor's."""
@@ -93,7 +104,7 @@ class Cursor:
                 parts.append((ord(low), ord(high)))
         self.index += 1
         chars = CharSet.of(*parts)
-        if self.flags.ignore_case:
+        if "i" in self.flags:
             chars = ignoring_case(chars)
         return ~chars if negated else chars
 
@@ -154,29 +165,6 @@ class Cursor:
             return chr(0x10000 + (code - 0xD800) * 0x400 + int(low[1], 16) - 0xDC00)
         return chr(code)
 
-
-#: The deepest nesting of groups.
-MAX_DEPTH = 100
-
-_BRACES = re.compile(r"\{(\d+)(,(\d*))?\}")
-_CAPTURE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|(\((?!\?)|\(\?P?<(?![=!]))", re.DOTALL)
-_FLAGS = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
-_FLAG_FIELDS = {"i": "ignore_case", "m": "multiline", "s": "dot_all"}
-_GROUP_NAME = re.compile(r"\?P?<([^>=!][^>]*)>")
-_PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
-_LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
-
-
-def parse_pattern(pattern: str) -> Node:
-    """Parse a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
-    parser = _PatternParser(pattern)
-    node = parser.disjunction(0)
-    if parser.index < len(pattern):
-        raise parser.malformed("a closing parenthesis without an opening one")
-    return node
-
-
-class _PatternParser(Cursor):
     def disjunction(self, depth: int) -> Node:
         """Parse alternatives up to a closing parenthesis or the end, which are not consumed."""
         if depth > MAX_DEPTH:
@@ -229,18 +217,18 @@ class _PatternParser(Cursor):
 
     def _char(self, code_point: int) -> Node:
         chars = CharSet.single(code_point)
-        return Chars(ignoring_case(chars) if self.flags.ignore_case else chars)
+        return Chars(ignoring_case(chars) if "i" in self.flags else chars)
 
     def _term(self, char: str, depth: int) -> Node:
         position = self.index
         self.index += 1
         match char:
             case "^":
-                return self._line_edge(Start(), behind=True) if self.flags.multiline else Start()
+                return self._line_edge(Start(), behind=True) if "m" in self.flags else Start()
             case "$":
-                return self._line_edge(End(), behind=False) if self.flags.multiline else End()
+                return self._line_edge(End(), behind=False) if "m" in self.flags else End()
             case ".":
-                return Chars(ANY_CHAR if self.flags.dot_all else ~LINE_END)
+                return Chars(ANY_CHAR if "s" in self.flags else ~LINE_END)
             case "(":
                 return self._group(position, depth)
             case "[":
@@ -290,8 +278,8 @@ class _PatternParser(Cursor):
     def _set_flags(self, found: re.Match[str], position: int) -> None:
         for letters, value in ((found[1], True), (found[2] or "", False)):
             for letter in letters:
-                if letter in _FLAG_FIELDS:
-                    self.flags = replace(self.flags, **{_FLAG_FIELDS[letter]: value})
+                if letter in _KNOWN_FLAGS:
+                    self.flags = self.flags | {letter} if value else self.flags - {letter}
                 elif letter not in "ua":
                     raise self.unsupported(f"the flag {letter!r} is unknown", position)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import TypeAlias
 
 from gbnf.errors import GbnfError
@@ -111,27 +112,18 @@ def is_anchored(node: Node, edge: type[Start | End]) -> bool:
     return False
 
 
-def has_word_boundary(node: Node) -> bool:
-    """Return whether it contains a word boundary."""
+def contains(node: Node, kinds: type | UnionType) -> bool:
+    """Return whether an expression is of these kinds, or contains one that is, also in a lookaround."""
+    if isinstance(node, kinds):
+        return True
     match node:
-        case Boundary():
-            return True
         case Concatenation(items) | Alternation(items):
-            return any(map(has_word_boundary, items))
+            return any(contains(item, kinds) for item in items)
         case Repetition(item, _, _) | Lookaround(item):
-            return has_word_boundary(item)
-        case Chars() | Start() | End():
-            return False
+            return contains(item, kinds)
+    return False
 
 
 def may_look_ahead(node: Node) -> bool:
     """Return whether it contains an assertion that may depend on the following text."""
-    match node:
-        case Concatenation(items) | Alternation(items):
-            return any(map(may_look_ahead, items))
-        case Repetition(item, _, _):
-            return may_look_ahead(item)
-        case End() | Boundary() | Lookaround():
-            return True
-        case Chars() | Start():
-            return False
+    return contains(node, End | Boundary | Lookaround)

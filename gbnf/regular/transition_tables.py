@@ -112,10 +112,7 @@ def _reaching(accepting: Collection[int], sources: Sequence[Sequence[int]]) -> s
 
 
 def _equivalence(
-    rows: Sequence[Sequence[int]],
-    sources: Sequence[Sequence[int]],
-    live: set[int],
-    accepting: frozenset[int],
+    rows: Sequence[Sequence[int]], sources: Sequence[Sequence[int]], live: set[int], accepting: frozenset[int]
 ) -> list[int]:
     """Return the block of each state: two states are in one block exactly when they accept the same words.
 

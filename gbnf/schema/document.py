@@ -64,13 +64,8 @@ class Subschema:
             raw = raw[step]
             if len(pointer) < MAX_POINTER_LENGTH:
                 pointer = child_pointer(pointer, step)
-        return Subschema(
-            raw,
-            pointer,
-            self.resolver,
-            is_observed=steps[0] in _EVALUATING and self.observes,
-            dynamic_scope=self.dynamic_scope,
-        )
+        observed = steps[0] in _EVALUATING and self.observes
+        return Subschema(raw, pointer, self.resolver, is_observed=observed, dynamic_scope=self.dynamic_scope)
 
     def members(self, keyword: str) -> list[Subschema]:
         """Return the schemas that a combinator lists."""
@@ -139,10 +134,7 @@ class Document:
         self._closed = closed
         if closed:
             schema = close_objects(
-                schema,
-                self._specification,
-                unknown=self._unknown,
-                refs_hide_siblings=self.refs_hide_siblings,
+                schema, self._specification, unknown=self._unknown, refs_hide_siblings=self.refs_hide_siblings
             )
             self._unknown -= {"unevaluatedProperties"}  # closing adds it, whatever the draft
         self.root = Subschema(schema, "", _LateResolver(self), entered=True)
@@ -218,12 +210,7 @@ class Document:
             pointer = self.pointer(raw) or f"{subschema.pointer}/{keyword}"
         self._forms.check(raw, pointer)
         return Subschema(
-            raw,
-            pointer,
-            resolver,
-            entered=True,
-            is_observed=subschema.observes,
-            dynamic_scope=dynamic_scope,
+            raw, pointer, resolver, entered=True, is_observed=subschema.observes, dynamic_scope=dynamic_scope
         )
 
     def with_own_pointer(self, subschema: Subschema) -> Subschema:

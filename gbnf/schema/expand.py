@@ -185,11 +185,7 @@ class Expander:
         return union(sets)
 
     def _branch(
-        self,
-        conjuncts: tuple[Subschema, ...],
-        branch: Subschema,
-        others: tuple[Branching, ...],
-        budget: int,
+        self, conjuncts: tuple[Subschema, ...], branch: Subschema, others: tuple[Branching, ...], budget: int
     ) -> ValueSet:
         flat = self._flattener.flatten((branch,), conjuncts)
         return self._solve(flat.conjuncts, (*others, *flat.branchings), budget)
@@ -229,10 +225,8 @@ class Expander:
             whole = [self._branch(loose, branch, others, budget) for branch in choice.branches]
         rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
-            ValueSet(
-                tuple(v for v in one.values if not self._allowed_elsewhere(v, number, choice)),
-                one.shapes,
-                one.reason,
+            replace(
+                one, values=tuple(v for v in one.values if not self._allowed_elsewhere(v, number, choice))
             )
             for number, one in enumerate(sets)
         ]

@@ -7,7 +7,7 @@ objects whose remaining keywords each constrain one JSON type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -314,7 +314,7 @@ def branches_apart(subschema: Subschema, document: Document) -> list[Any]:
     Those that contradict it, or evaluate nothing more, are left out, so that most unions stay small.
     """
     certain = _evaluated(subschema.raw)
-    branches = [_Branch.of(one, subschema, document) for one in subschema.members("anyOf")]
+    branches = [_Branch(one, subschema, document) for one in subschema.members("anyOf")]
     found = []
     for index, branch in enumerate(branches):
         spend(1 + len(branches) - index)
@@ -343,19 +343,10 @@ _EVALUATING_MORE = (CHOICES - {"not", "dependentRequired"}) | UNEVALUATED | {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class _Branch:
     """A branch, and the constraints on objects in its own keywords or in the schema that it refers to."""
 
-    raw: Any
-    evaluated: frozenset[tuple[str, str | int]]
-    evaluates_more: bool
-    types: frozenset[str]
-    required: frozenset[str]
-    listed: Mapping[str, frozenset[Hashable]]  # the values of properties with `const` or `enum`
-
-    @staticmethod
-    def of(branch: Subschema, around: Subschema, document: Document) -> _Branch:
+    def __init__(self, branch: Subschema, around: Subschema, document: Document) -> None:
         """Describe a branch of the schema `around`. Raises SchemaError."""
         target = document.enter(branch)
         for _ in range(MAX_REFERENCES):
@@ -364,20 +355,17 @@ class _Branch:
             target = document.enter(document.follow(target, "$ref"))
         raw = target.raw if isinstance(target.raw, Mapping) else {}
         required = raw.get("required", ())
-        return _Branch(
-            branch.raw,
-            _evaluated(raw),
-            not _EVALUATING_MORE.isdisjoint(raw),
-            types_of(raw) & types_of(around.raw),
-            frozenset(required if isinstance(required, list) else ()),
-            {
-                name: frozenset(map(value_key, values))
-                for name, one in raw.get("properties", {}).items()
-                if isinstance(one, Mapping)
-                and (values := [one["const"]] if "const" in one else one.get("enum", ()))
-                and not any(isinstance(value, list | dict) for value in values)
-            },
-        )
+        self.raw, self.evaluated = branch.raw, _evaluated(raw)
+        self.evaluates_more = not _EVALUATING_MORE.isdisjoint(raw)
+        self.types = types_of(raw) & types_of(around.raw)
+        self.required = frozenset(required if isinstance(required, list) else ())
+        self.listed = {  # the values of properties with `const` or `enum`
+            name: frozenset(map(value_key, values))
+            for name, one in raw.get("properties", {}).items()
+            if isinstance(one, Mapping)
+            and (values := [one["const"]] if "const" in one else one.get("enum", ()))
+            and not any(isinstance(value, list | dict) for value in values)
+        }
 
     def excludes(self, other: _Branch) -> bool:
         """Return whether no value that `other` evaluates satisfies both: by its type, or by a tag."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from reprlib import Repr
 from typing import Any
@@ -180,20 +180,15 @@ def _forms(draft: str) -> Mapping[str, _KeywordForm]:
     }
 
 
-@dataclass(slots=True)
 class MetaschemaChecker:
     """Checks the forms of one draft, `draft-04` to `2020-12`; "" where it is unknown.
 
     `unknown` are the keywords that the draft doesn't have.
     """
 
-    draft: str
-    unknown: frozenset[str]
-    _forms: Mapping[str, _KeywordForm] = field(init=False)
-    _seen: set[int] = field(init=False, default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._forms = _forms(self.draft)
+    def __init__(self, draft: str, unknown: frozenset[str]) -> None:
+        self._draft, self._unknown, self._forms = draft, unknown, _forms(draft)
+        self._seen: set[int] = set()
 
     def check(self, schema: Any, pointer: str) -> None:
         """Raise SchemaError for the first keyword of another form, in `schema` or below it."""
@@ -207,8 +202,8 @@ class MetaschemaChecker:
                 continue
             self._seen.add(id(raw))
             # Up to draft 7, what stands beside a reference is ignored.
-            alone = "$ref" in raw and self.draft.startswith("draft")
-            keywords = [keyword for keyword in raw if keyword in _LOOKED_AT and keyword not in self.unknown]
+            alone = "$ref" in raw and self._draft.startswith("draft")
+            keywords = [keyword for keyword in raw if keyword in _LOOKED_AT and keyword not in self._unknown]
             for keyword in keywords:
                 if alone and keyword != "$ref":
                     continue

@@ -9,7 +9,6 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -144,63 +143,57 @@ def _schema_generator() -> Any:
     return Precise
 
 
-@dataclass(frozen=True)
 class ArgumentsModel:
     """The arguments of a function as a pydantic model.
 
-    `names`: field -> parameter. Fields have aliases, since pydantic does not allow every name of a parameter.
+    Fields have aliases, since pydantic does not allow every name of a parameter.
     """
 
-    name: str
-    model: Any
-    names: Mapping[str, str]
+    def __init__(
+        self, name: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]
+    ) -> None:
+        """Make the model of parameters: name -> annotation and default (`inspect.Parameter.empty`: required).
+
+        `descriptions` are those of parameters whose annotation has none. Raises InvalidArgumentError.
+        """
+        pydantic = _pydantic()
+        fields: dict[str, Any] = {}
+        self._name, self._names = name, dict[str, str]()  # field -> parameter
+        for index, (parameter, (annotation, default)) in enumerate(parameters.items()):
+            self._names[f"argument_{index}"] = parameter
+            given: dict[str, Any] = {"alias": parameter}
+            if type(default).__name__ == "FieldInfo":
+                raise InvalidArgumentError(
+                    f"the parameter {parameter!r} of the tool {name!r} has a Field as its default. "
+                    "Write it in the annotation: Annotated[int, Field(ge=1)] = 3."
+                )
+            if default is not inspect.Parameter.empty:
+                given["default"] = default
+            metadata = getattr(annotation, "__metadata__", ())
+            if parameter in descriptions and not any(getattr(each, "description", None) for each in metadata):
+                given["description"] = descriptions[parameter]
+            fields[f"argument_{index}"] = (annotation, pydantic.Field(**given))
+        try:
+            config = pydantic.ConfigDict(extra="forbid")
+            self._model: Any = pydantic.create_model(name, __config__=config, **fields)
+        except (pydantic.PydanticUserError, NameError, TypeError) as error:
+            raise InvalidArgumentError(
+                f"the tool {name!r} has a parameter that no JSON Schema describes: {_first_line(error)}"
+            ) from None
 
     def json_schema(self) -> dict[str, Any]:
         """Return the schema of the arguments. Raises InvalidArgumentError."""
-        schema = json_schema_of(self.model)
+        schema = json_schema_of(self._model)
         return {key: value for key, value in schema.items() if key != "title"}
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments, converted. Raises InvalidArgumentError."""
         try:
-            read = self.model.model_validate_json(json.dumps(arguments))
+            read = self._model.model_validate_json(json.dumps(arguments))
         except _pydantic().ValidationError as error:
             faults = _faults(error, "arguments")
-            raise InvalidArgumentError(f"the arguments of {self.name!r} do not fit: {faults}") from None
-        return {self.names[field]: getattr(read, field) for field in read.model_fields_set}
-
-
-def arguments_model(
-    name: str, parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]
-) -> ArgumentsModel:
-    """Return the model of parameters: name -> annotation and default (`inspect.Parameter.empty`: required).
-
-    `descriptions` are those of parameters whose annotation has none. Raises InvalidArgumentError.
-    """
-    pydantic = _pydantic()
-    fields: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    for index, (parameter, (annotation, default)) in enumerate(parameters.items()):
-        names[f"argument_{index}"] = parameter
-        given: dict[str, Any] = {"alias": parameter}
-        if type(default).__name__ == "FieldInfo":
-            raise InvalidArgumentError(
-                f"the parameter {parameter!r} of the tool {name!r} has a Field as its default. "
-                "Write it in the annotation: Annotated[int, Field(ge=1)] = 3."
-            )
-        if default is not inspect.Parameter.empty:
-            given["default"] = default
-        metadata = getattr(annotation, "__metadata__", ())
-        if parameter in descriptions and not any(getattr(each, "description", None) for each in metadata):
-            given["description"] = descriptions[parameter]
-        fields[f"argument_{index}"] = (annotation, pydantic.Field(**given))
-    try:
-        model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **fields)
-    except (pydantic.PydanticUserError, NameError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"the tool {name!r} has a parameter that no JSON Schema describes: {_first_line(error)}"
-        ) from None
-    return ArgumentsModel(name, model, names)
+            raise InvalidArgumentError(f"the arguments of {self._name!r} do not fit: {faults}") from None
+        return {self._names[field]: getattr(read, field) for field in read.model_fields_set}
 
 
 class InstanceReader:

@@ -173,20 +173,6 @@ def _equal_to(value: Any) -> Any:
     return {"type": "number", "minimum": value, "maximum": value}
 
 
-def _not_required(names: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    # a flag, the form of draft 3, allows everything
-    listed = names if isinstance(names, list) else ()
-    return [{"type": "object", "properties": {name: False}} for name in listed]
-
-
-def _not_properties(properties: Any, _raw: Mapping[str, Any]) -> list[Any]:
-    return [
-        {"type": "object", "required": [name], "properties": {name: {"not": schema}}}
-        for name, schema in properties.items()
-        if not _allows_all(schema)
-    ]
-
-
 def _not_bound(exclusive: str, opposite: str, beyond: str) -> _Rule:
     return lambda value, raw: [{"type": "number", opposite if raw.get(exclusive) is True else beyond: value}]
 
@@ -225,8 +211,15 @@ _RULES: dict[str, _Rule] = {
     "type": _not_type,
     "enum": lambda value, _raw: _not_values(value),
     "const": lambda value, _raw: _not_values([value]),
-    "required": _not_required,
-    "properties": _not_properties,
+    "required": lambda names, _raw: [
+        {"type": "object", "properties": {name: False}}
+        for name in (names if isinstance(names, list) else ())  # a flag, as in draft 3, allows everything
+    ],
+    "properties": lambda properties, _raw: [
+        {"type": "object", "required": [name], "properties": {name: {"not": schema}}}
+        for name, schema in properties.items()
+        if not _allows_all(schema)
+    ],
     "minimum": _not_bound("exclusiveMinimum", "maximum", keywords.BELOW),
     "maximum": _not_bound("exclusiveMaximum", "minimum", keywords.ABOVE),
     "exclusiveMinimum": lambda v, _raw: [] if isinstance(v, bool) else [{"type": "number", "maximum": v}],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.pattern_syntax import PatternError
@@ -189,8 +191,11 @@ def _close_unevaluated(
     names = dict.fromkeys(name for conjunct in found for name in conjunct.raw.get("properties", ()))
     patterns = [pattern for conjunct in found for pattern in conjunct.raw.get("patternProperties", ())]
     value = child(asking, "unevaluatedProperties")
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
+
     try:
-        evaluated = _found_in(patterns)
+        languages = [search(pattern) for pattern in patterns]
+        evaluated = reduce(or_, languages) if languages else None
         others = tuple(
             one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
             for one in shape.others
@@ -211,16 +216,6 @@ def _close_unevaluated(
 _EVALUATING_ALL = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
-def _found_in(patterns: Sequence[str]) -> Dfa | None:
-    """Return the keys in which some pattern is found; None without patterns. Raises as `search` does."""
-    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
-
-    found: Dfa | None = None
-    for pattern in patterns:
-        found = search(pattern) if found is None else found | search(pattern)
-    return found
-
-
 def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
     """Return whether the keys of a class, which no pattern divides further, are evaluated."""
     if evaluated is None:
@@ -236,8 +231,16 @@ def _intersect_objects(left: Object, right: Object, conjunct: Subschema, report:
         name: conjunction(left.child(name), right.child(name))
         for name in dict.fromkeys([*left.properties, *right.properties])
     }
+    pairs = (
+        (intersection(one.keys, other.keys), conjunction(one.value, other.value))
+        for one in left.others
+        for other in right.others
+    )
     try:
-        others = tuple(_intersect_key_classes(left.others, right.others))
+        met = [
+            pair for pair in pairs if pair[1] != UNSATISFIABLE and (pair[0] is None or not pair[0].is_empty)
+        ]
+        others = tuple(KeyClass(*pair) for pair in met)
     except TooManyStatesError as error:
         report(f"{conjunct.pointer}/patternProperties", "patternProperties", str(error))
         others = (KeyClass(None, UNCONSTRAINED),)
@@ -249,14 +252,3 @@ def _intersect_objects(left: Object, right: Object, conjunct: Subschema, report:
         max(left.min_properties, right.min_properties),
         smallest((left.max_properties, right.max_properties)),
     )
-
-
-def _intersect_key_classes(left: tuple[KeyClass, ...], right: tuple[KeyClass, ...]) -> list[KeyClass]:
-    met = []
-    for one in left:
-        for other in right:
-            keys = intersection(one.keys, other.keys)
-            value = conjunction(one.value, other.value)
-            if value != UNSATISFIABLE and (keys is None or not keys.is_empty):
-                met.append(KeyClass(keys, value))
-    return met

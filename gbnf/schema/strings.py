@@ -89,11 +89,8 @@ def merge_strings(shapes: Sequence[String]) -> list[String]:
             if (shape.min_length, shape.max_length) != (other.min_length, other.max_length):
                 continue
             try:
-                both = (
-                    None
-                    if shape.language is None or other.language is None
-                    else shape.language | other.language
-                )
+                one, two = shape.language, other.language
+                both = None if one is None or two is None else one | two
             except TooManyStatesError:
                 continue
             conjuncts = (*other.conjuncts, *shape.conjuncts)

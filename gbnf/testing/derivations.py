@@ -71,8 +71,9 @@ def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
                 todo.append(Literal(terminal.text or ""))
             case CharClass() as of:
                 left -= 1
-                chars = _characters(matchable(of))
-                parts.append(draw(chars) if left > 0 else _simplest(matchable(of)))
+                ranges = matchable(of)
+                simplest = next((char for char in _ASCII if _holds(ranges, ord(char))), chr(ranges[0][0]))
+                parts.append(draw(_characters(ranges)) if left > 0 else simplest)
             case Seq(items):
                 todo.extend(reversed(items))
             case Alt(items):
@@ -107,10 +108,6 @@ def _characters(ranges: Ranges) -> st.SearchStrategy[str]:
     if not ascii_chars:
         return st.one_of(others)
     return st.one_of([st.sampled_from(ascii_chars)] * _ASCII_WEIGHT + ([st.one_of(others)] if others else []))
-
-
-def _simplest(ranges: Ranges) -> str:
-    return next((char for char in _ASCII if _holds(ranges, ord(char))), chr(ranges[0][0]))
 
 
 def _holds(ranges: Ranges, code_point: int) -> bool:

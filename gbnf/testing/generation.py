@@ -96,13 +96,7 @@ _DEPTH = 5  # levels below which optional parts are left out
 _KEYS = st.sampled_from(["x", "y", "extra", "x y", 'x"y', "é"])
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _ANYTHING = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-1000, 1000),
-        st.floats(-1e9, 1e9).map(canonical),
-        _TEXT,
-    ),
+    st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), st.floats(-1e9, 1e9).map(canonical), _TEXT),
     lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(_KEYS, inner, max_size=2)),
     max_leaves=4,
 )
@@ -192,11 +186,7 @@ class ValueGenerator:
         while len(found) < low or (
             len(found) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
         ):
-            asked = (
-                [conjunct["contains"] for conjunct in conjuncts if "contains" in conjunct]
-                if not found
-                else []
-            )
+            asked = [one["contains"] for one in conjuncts if "contains" in one and not found]
             found.append(self.value(draw, [*self.items(conjuncts, len(found)), *asked], depth + 1))
         return found
 
@@ -221,12 +211,8 @@ class ValueGenerator:
         )
 
     def _object(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
-        declared = list(
-            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("properties", ()))
-        )
-        required = list(
-            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("required", ()))
-        )
+        declared = list(dict.fromkeys(name for one in conjuncts for name in one.get("properties", ())))
+        required = list(dict.fromkeys(name for one in conjuncts for name in one.get("required", ())))
         given = {
             name: name in required or (depth < _DEPTH and draw(st.booleans()))
             for name in declared

@@ -1,14 +1,7 @@
 """Tool-call formats: how a model's chat template writes tools, calls, results and reasoning."""
 
 from gbnf.compiler.notations import ElementArguments, NestedElements, Part, Placeholder, ValueForm, ValueForms
-from gbnf.tool_formats.deltas import (
-    ArgumentsDelta,
-    CallEnded,
-    CallStarted,
-    Delta,
-    ReasoningDelta,
-    TextDelta,
-)
+from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.detection import detect
 from gbnf.tool_formats.format import JsonArguments, Reasoning, TextFormat
 from gbnf.tool_formats.template import TemplateRenderer

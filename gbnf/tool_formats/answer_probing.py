@@ -13,7 +13,7 @@ from typing import Final
 
 from gbnf.compiler.notations import Part
 from gbnf.tool_formats.format import Reasoning
-from gbnf.tool_formats.pieces import CONTROL_TEXT, Pieces, common_prefix, common_suffix, split_pieces
+from gbnf.tool_formats.pieces import CONTROL_TEXT, Pieces, common_prefix, common_suffix, split_pieces, text_of
 from gbnf.tool_formats.probing import (
     KEYS,
     NAMES,
@@ -101,23 +101,18 @@ class AnswerProber:
 
     def cut(self, after: Pieces) -> tuple[Pieces, str]:
         """Split what follows the last call's arguments into what belongs to the answer, and the rest."""
-        text = _plain(after)
+        text = text_of(after)
         answer = self._without_epilogue(text)
         at = first_of(answer, self.ends)
         limit = len(answer) if at is None else at
         kept: list[Part] = []
         length = 0
         for piece in after:
-            length += len(_plain([piece]))
+            length += len(text_of([piece]))
             if length > limit:
                 break
             kept.append(piece)
         return tuple(kept), text[limit:]
-
-
-def _plain(pieces: Sequence[Part]) -> str:
-    """Return pieces as text, with a character for each slot."""
-    return "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
 
 
 def first_of(text: str, ends: Sequence[str]) -> int | None:
@@ -136,8 +131,7 @@ def detect_reasoning(prober: Prober) -> Reasoning | None:
     if written is None:
         rests = [_without_prefix_in(opening, header) for opening in openings]
         written = _tags_in(rests) or next(
-            (tags for tags in _KNOWN_REASONING if all(tag in prober.renderer.source for tag in tags)),
-            None,
+            (tags for tags in _KNOWN_REASONING if all(tag in prober.renderer.source for tag in tags)), None
         )
     if written is None:
         return None

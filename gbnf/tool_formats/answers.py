@@ -136,26 +136,24 @@ def _blanks(parts: Sequence[Part], after: str) -> Iterator[str | Blank]:
             before = ""
 
 
-@dataclass(frozen=True, slots=True)
 class IdRules:
-    """The rules of ids, and the rule for each blank of this kind."""
+    """The rules of the ids of a format: its pattern, without the character that ends an id.
 
-    part: CompiledRules
-    rules: dict[Blank, Ref]
+    `rules`: the rule for each blank of this kind.
+    """
 
-
-@lru_cache(maxsize=64)
-def id_rules(form: FormatFields) -> IdRules:
-    """Return the rules of the ids of a format: its pattern, without the character that ends an id."""
-    table = RuleTable(RESERVED)
-    rules: dict[Blank, Ref] = {}
-    for shape in call_shapes(form):
-        for blank in shape.parts:
-            if isinstance(blank, Blank) and blank.kind == "id" and blank not in rules:
+    def __init__(self, form: FormatFields) -> None:
+        table = RuleTable(RESERVED)
+        self.rules: dict[Blank, Ref] = {}
+        for blank in (part for shape in call_shapes(form) for part in shape.parts):
+            if isinstance(blank, Blank) and blank.kind == "id" and blank not in self.rules:
                 excluded = re.escape('"\\' + blank.after[:1])
                 ids = search(f"^(?:{form.id_pattern})$") & search(rf"^[^\0-\x1f{excluded}]+$")
-                rules[blank] = table.add(("callId",), words_expr(ids, Scope(table, ("callId",))))
-    return IdRules(CompiledRules.of(Rules(table.productions)), rules)
+                self.rules[blank] = table.add(("callId",), words_expr(ids, Scope(table, ("callId",))))
+        self.part = CompiledRules.of(Rules(table.productions))
+
+
+id_rules = lru_cache(maxsize=64)(IdRules)
 
 
 def call_expr(
@@ -240,15 +238,6 @@ def calls_rule(number: int) -> str:
     return f"{CALLS}{number + 1}" if number else CALLS
 
 
-def _rules(form: FormatFields, content: Content) -> dict[str, Ref]:
-    """Return the rules for which characters stand in an answer, by these."""
-    count = 1 if content == "given" else len(openings(form))
-    rules = {_PLACEHOLDERS[number]: Ref(calls_rule(number)) for number in range(count)}
-    if content in ("auto", "offered"):
-        rules |= {_TEXT_CALLS: Ref(TEXT_CALLS), _OTHER_OBJECT: Ref(OTHER_OBJECT)}
-    return rules
-
-
 @lru_cache(maxsize=256)
 def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> CompiledRules:
     """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
@@ -257,7 +246,10 @@ def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> Compi
 
     Raises GrammarError for a format in which text and calls cannot be told apart, TooManyStatesError.
     """
-    rules = _rules(form, content)
+    count = 1 if content == "given" else len(openings(form))
+    rules = {_PLACEHOLDERS[number]: Ref(calls_rule(number)) for number in range(count)}
+    if content in ("auto", "offered"):
+        rules |= {_TEXT_CALLS: Ref(TEXT_CALLS), _OTHER_OBJECT: Ref(OTHER_OBJECT)}
     any_char = f"[^{''.join(rules)}]"
     table = RuleTable(RESERVED - {"root"} | {rule.name for rule in rules.values()} | RULES)
     root = table.reserve("root")
@@ -277,7 +269,8 @@ def _reasoning(form: FormatFields, reasoning: Reasoning, any_char: str) -> Dfa:
     begin, end = reasoning.begin.strip(), reasoning.end.strip()
     is_open = reasoning.prompt == "open"
     excluded = [end, *form.end_of_turn, *([] if is_open or begin else [form.marker])]
-    inside = f"(?:{_clear(_escaped(excluded))}{any_char})*{re.escape(end)}"
+    texts = (re.escape(text.strip()) for text in excluded if text.strip())
+    inside = f"(?:{_clear(texts)}{any_char})*{re.escape(end)}"
     further = _SPACES + re.escape(begin) + inside
     if reasoning.repeats:
         return search(f"^{inside}(?:{further})*$" if is_open else f"^(?:{further})+$")
@@ -311,9 +304,7 @@ def _body(form: FormatFields, content: Content, any_char: str) -> Dfa:
         return text - search(f"^{opening}{_SPACES}[`{{\\[<]")
     text -= search(f"^{opening}{_SPACES}{BEGINNING}")
     objects = []
-    if not (
-        isinstance(form.arguments, JsonArguments) and form.arguments.quoted
-    ):  # as the rules of the tools are
+    if not is_quoted(form):  # as the rules of the tools are
         objects.append(_TEXT_CALLS + re.escape(end))
     if not (begins_like_object(form) or content == "offered"):  # the calls of the format begin so
         objects.append(f"{_OTHER_OBJECT}(?:{char})*{closing}")
@@ -343,11 +334,6 @@ def _excluded(form: FormatFields) -> list[str]:
     spaces = r"[\s\x1c-\x1f\x85]*"  # any number of Python's
     delimiters = [pattern.replace(SPACE, spaces) for pattern in format_delimiters(form).in_text.patterns]
     return [*map(re.escape, excluded_texts(form)), *delimiters]
-
-
-def _escaped(texts: Iterable[str]) -> list[str]:
-    """Return patterns of texts, without whitespace around them and empty ones."""
-    return [re.escape(stripped) for text in texts if (stripped := text.strip())]
 
 
 def _clear(patterns: Iterable[str]) -> str:

@@ -20,12 +20,7 @@ from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
 from gbnf.tool_formats.elements import ElementReader
 from gbnf.tool_formats.format import FormatFields
-from gbnf.tool_formats.value_reading import (
-    EndOfTextError,
-    UnreadableError,
-    read_json,
-    read_string,
-)
+from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_json, read_string
 from gbnf.tools import Tool
 
 _SCALAR_END = Delimiters([r"[\s,}\]<\[|]"])

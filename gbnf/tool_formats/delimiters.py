@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -22,37 +21,6 @@ _SLOTS: Final = {
 _TAG_BEGINS = "<"
 LEAST_MARK = 3  # characters of a delimiter that no text has by chance
 _JSON = re.compile(r'[{\[]\s*"')
-
-
-@dataclass(frozen=True)
-class FormatDelimiters:
-    """The delimiters of a format.
-
-    openings: where a call may begin in a text. calls: the beginning of the first call, with its name;
-    bare_calls: without what begins the calls; next_calls: of another. tail, end: after a call, after the
-    last. soft: texts that are no part of the answer's text if nothing follows them but calls. begins_alike:
-    calls may begin like a text, or like calls as JSON in one. value_ends: what ends a text in an element.
-    """
-
-    openings: Delimiters
-    calls: Delimiters
-    bare_calls: Delimiters
-    next_calls: Delimiters
-    begin: Delimiters
-    tail: Delimiters
-    end: Delimiters
-    soft: Delimiters
-    text_begin: Delimiters
-    reasoning_begin: Delimiters
-    reasoning_end: Delimiters
-    omitted: Delimiters
-    value_ends: Delimiters
-    in_text: Delimiters
-    in_reasoning: Delimiters
-    unmarked: bool
-    json: bool
-    late_id: bool
-    begins_alike: bool
 
 
 def words(literals: Iterable[Part]) -> list[str]:
@@ -85,58 +53,59 @@ def joined(parts: Iterable[Part], *, json: bool = False, key: str | None = None)
     return "".join(patterns)
 
 
-@lru_cache(maxsize=64)
-def format_delimiters(of: FormatFields) -> FormatDelimiters:
-    """Return the delimiters of a format."""
-    heads = (of.head, *of.other_heads)
-    json = isinstance(of.arguments, JsonArguments) and any(
-        isinstance(part, str) and _JSON.search(part) for part in of.head
-    )
-    unmarked = not _first_literal((of.begin, *of.head)).strip()
-    begins, unannounced = [of.begin], []
-    if unmarked:  # calls are told from text by what is between them
-        unannounced = [lenient(" ") + joined((of.begin, *head)) for head in heads]
-        begins = [between + of.begin for between in (of.text.before_calls, of.separator) if between]
-    calls = [joined((begin, *head), json=json) for begin in begins for head in heads]
-    following = [joined(head, json=json) for head in heads]
-    if of.separator is not None and of.separator.strip():
-        following += [joined((of.separator, *head), json=json) for head in heads]
-    bare = [bare for head in heads for bare in _without_begin(of.begin, head)]
-    openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
-    openings += [_first_literal(head) for head in bare]
-    opening_patterns = [lenient(literal.strip(), json=json) for literal in openings]
-    reasoning = of.reasoning
-    between = [] if of.separator is None or json else [of.separator]
-    ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
-    ends += [] if reasoning is None else [reasoning.end]
-    soft = [lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1]
-    reasoning_begins = [] if reasoning is None else [lenient(reasoning.begin.strip())]
-    reasoning_ends = [] if reasoning is None else [lenient(reasoning.end.strip())]
-    text_begins = (of.text.begin, *of.text.other_begins)
-    tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
-    values = of.arguments.forms.string if isinstance(of.arguments, ElementArguments) else ()
-    value_ends = [pattern for form in values if len(pattern := joined(form.after, key="")) >= LEAST_MARK]
-    return FormatDelimiters(
-        openings=Delimiters(opening_patterns),
-        calls=Delimiters(calls),
-        bare_calls=Delimiters([*(joined(head, json=json) for head in bare), *unannounced]),
-        next_calls=Delimiters(following),
-        begin=Delimiters([lenient(of.begin.strip(), json=json)]),
-        tail=Delimiters(tails),
-        end=Delimiters([lenient(of.end.strip(), json=json)]),
-        soft=Delimiters(soft),
-        text_begin=Delimiters([lenient(f" {begin.strip()}") for begin in text_begins if begin.strip()]),
-        reasoning_begin=Delimiters(reasoning_begins),
-        reasoning_end=Delimiters(reasoning_ends),
-        omitted=Delimiters([] if reasoning is None else [lenient(reasoning.omitted)]),
-        value_ends=Delimiters(value_ends),
-        in_text=Delimiters([*opening_patterns, *reasoning_begins, *soft, *value_ends]),
-        in_reasoning=Delimiters([*reasoning_ends, *opening_patterns]),
-        unmarked=unmarked,
-        begins_alike=unmarked or of.marker.startswith("{"),
-        json=json,
-        late_id=any(isinstance(part, Placeholder) and part.kind == "id" for part in of.tail),
-    )
+class FormatDelimiters:
+    """The delimiters of a format.
+
+    calls: the beginning of the first call, with its name; bare_calls: without what begins the calls;
+    next_calls: of another. tail, end: after a call, after the last. soft: texts that are no part of the
+    answer's text if nothing follows them but calls. begins_alike: calls may begin like a text, or like calls
+    as JSON in one. value_ends: what ends a text in an element.
+    """
+
+    def __init__(self, of: FormatFields) -> None:
+        heads = (of.head, *of.other_heads)
+        self.json = json = isinstance(of.arguments, JsonArguments) and any(
+            isinstance(part, str) and _JSON.search(part) for part in of.head
+        )
+        unmarked = not _first_literal((of.begin, *of.head)).strip()
+        self.begins_alike = unmarked or of.marker.startswith("{")
+        self.late_id = any(isinstance(part, Placeholder) and part.kind == "id" for part in of.tail)
+        begins, unannounced = [of.begin], []
+        if unmarked:  # calls are told from text by what is between them
+            unannounced = [lenient(" ") + joined((of.begin, *head)) for head in heads]
+            begins = [between + of.begin for between in (of.text.before_calls, of.separator) if between]
+        self.calls = Delimiters(joined((begin, *head), json=json) for begin in begins for head in heads)
+        separators = [of.separator] if of.separator is not None and of.separator.strip() else []
+        befores: list[tuple[Part, ...]] = [(), *((separator,) for separator in separators)]
+        self.next_calls = Delimiters(
+            joined((*before, *head), json=json) for before in befores for head in heads
+        )
+        bare = [bare for head in heads for bare in _without_begin(of.begin, head)]
+        self.bare_calls = Delimiters([*(joined(head, json=json) for head in bare), *unannounced])
+        tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
+        self.tail, self.end = Delimiters(tails), Delimiters([lenient(of.end.strip(), json=json)])
+        reasoning = [] if of.reasoning is None else [of.reasoning]
+        self.reasoning_begin = Delimiters(lenient(each.begin.strip()) for each in reasoning)
+        self.reasoning_end = Delimiters(lenient(each.end.strip()) for each in reasoning)
+        self.omitted = Delimiters(lenient(each.omitted) for each in reasoning)
+        between = [] if of.separator is None or json else [of.separator]
+        ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
+        ends += [each.end for each in reasoning]
+        self.soft = Delimiters(lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1)
+        text_begins = (of.text.begin, *of.text.other_begins)
+        self.text_begin = Delimiters(lenient(f" {begin.strip()}") for begin in text_begins if begin.strip())
+        values = of.arguments.forms.string if isinstance(of.arguments, ElementArguments) else ()
+        value_ends = (joined(form.after, key="") for form in values)
+        self.value_ends = Delimiters(pattern for pattern in value_ends if len(pattern) >= LEAST_MARK)
+        openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
+        openings += [_first_literal(head) for head in bare]
+        opening = [lenient(literal.strip(), json=json) for literal in openings]
+        others = (self.reasoning_begin, self.soft, self.value_ends)
+        self.in_text = Delimiters([*opening, *(pattern for each in others for pattern in each.patterns)])
+        self.in_reasoning = Delimiters([*self.reasoning_end.patterns, *opening])
+
+
+format_delimiters = lru_cache(maxsize=64)(FormatDelimiters)
 
 
 def _without_begin(begin: str, head: tuple[Part, ...]) -> list[tuple[Part, ...]]:
@@ -153,9 +122,8 @@ def _parts_of_tail(tail: Sequence[Part]) -> list[str]:
     if len(tail) != 1 or not isinstance(tail[0], str):
         return []
     found = tail[0].split()
-    return [" ".join(found[:count]) for count in range(1, len(found))] + [
-        " ".join(found[count:]) for count in range(1, len(found))
-    ]
+    counts = range(1, len(found))
+    return [" ".join(found[:count]) for count in counts] + [" ".join(found[count:]) for count in counts]
 
 
 def _first_literal(parts: Sequence[Part]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.answer_probing import AnswerProber, first_of
-from gbnf.tool_formats.element_detection import ElementDetection, Elements
+from gbnf.tool_formats.element_detection import ElementDetection
 from gbnf.tool_formats.format import JsonArguments, TextFormat
 from gbnf.tool_formats.pieces import (
     CONTROL_TEXT,
@@ -165,7 +165,10 @@ class _Detection:
         if spans is None:
             elements = ElementDetection(self._answers.with_calls, self.notes).elements()
             frame = self._frame(element_spans, {KEYS[0]: TEXT})
-            return elements.arguments, _without_elements(frame, elements)
+            before, after = len(frame.head) - len(elements.lead), len(elements.trail)
+            if frame.head[before:] != elements.lead or frame.tail[:after] != elements.trail:
+                raise ToolFormatError("the template writes calls alone and together in different ways")
+            return elements.arguments, replace(frame, head=frame.head[:before], tail=frame.tail[after:])
         (start, stop), quoted = spans[0][0], spans[1]
         text = answer[start:stop]
         written = json.loads(text) if quoted else text
@@ -358,11 +361,3 @@ def _marker(begin: str, head: Sequence[Part]) -> str:
             "the template begins calls with the name of the tool, so that no text marks them"
         )
     return marker
-
-
-def _without_elements(frame: _CallFrame, elements: Elements) -> _CallFrame:
-    """Return a frame without what belongs to the arguments' elements."""
-    head, tail, lead, trail = frame.head, frame.tail, elements.lead, elements.trail
-    if head[len(head) - len(lead) :] != lead or tail[: len(trail)] != trail:
-        raise ToolFormatError("the template writes calls alone and together in different ways")
-    return replace(frame, head=head[: len(head) - len(lead)], tail=tail[len(trail) :])

@@ -27,6 +27,7 @@ from gbnf.tool_formats.pieces import (
     literal,
     repeated,
     split_pieces,
+    text_of,
 )
 from gbnf.tool_formats.probing import KEYS, NAMES, Call
 from gbnf.tool_formats.sandbox import RefusedError
@@ -187,9 +188,9 @@ class ElementDetection:
             return (first,)
         other = ValueForm("raw", _parts(before), _parts(after), trimmed)
         forms = (first,) if other == first else (first, other)
-        if _plain(first.before).endswith("'") and _plain(first.after) == "'":
+        if text_of(first.before).endswith("'") and text_of(first.after) == "'":
             # Python's quotes, which the template does not escape: models write others around an apostrophe
-            forms = (*forms, ValueForm("json", _parts(_plain(first.before)[:-1])))
+            forms = (*forms, ValueForm("json", _parts(text_of(first.before)[:-1])))
         return forms
 
     # Arrays and objects as elements
@@ -199,7 +200,7 @@ class ElementDetection:
         if not forms["number"]:
             raise ToolFormatError("the template writes arrays and objects in an unknown way")
         outer = ValueForm("nested", forms["number"][0].before, forms["number"][0].after)
-        before, after = _plain(outer.before), _plain(outer.after)
+        before, after = text_of(outer.before), text_of(outer.after)
         string = forms["string"][0]
         # objects
         core = self._inside({_INNER[0]: _WORDS[0], _INNER[1]: _WORDS[1]}, before, after)
@@ -282,10 +283,6 @@ def _parts(text: str) -> tuple[Part, ...]:
     return join_pieces(_pieces(text))
 
 
-def _plain(parts: Sequence[Part]) -> str:
-    return "".join(part if isinstance(part, str) else "\1" for part in parts)
-
-
 def _written(form: ValueForm, key: str, value: str) -> str:
     """Return a string in a form, after its key."""
-    return (_plain(form.before) + value + _plain(form.after)).replace("\1", key)
+    return (text_of(form.before) + value + text_of(form.after)).replace("\1", key)

@@ -24,11 +24,7 @@ from gbnf.schema.locations import Location
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
-from gbnf.tool_formats.value_reading import (
-    EndOfTextError,
-    UnreadableError,
-    read_literal,
-)
+from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))
@@ -55,7 +51,6 @@ class FormGroup:
         return {kind: form for kind, form in self.forms if kind in allowed} or dict(self.forms)
 
 
-@dataclass(frozen=True)
 class Members:
     """The delimiters of elements, or of the items of an array.
 
@@ -64,13 +59,13 @@ class Members:
     value.
     """
 
-    brackets: str
-    begin: Delimiters
-    separator: Delimiters
-    end: Delimiters
-    heads: Delimiters
-    groups: Mapping[str, FormGroup]
-    follow: tuple[str, ...]
+    def __init__(
+        self, brackets: str, around: Iterable[str], groups: Mapping[str, FormGroup], follow: Iterable[str]
+    ) -> None:
+        """Take `around` as patterns: what begins members, separates and ends them."""
+        self.brackets, self.groups, self.heads = brackets, groups, Delimiters(groups)
+        self.begin, self.separator, self.end = (Delimiters([pattern]) for pattern in around)
+        self.follow = tuple(filter(None, follow))
 
 
 class ElementReader:
@@ -84,10 +79,10 @@ class ElementReader:
         self._nested = arguments.nested
         self._arguments = arguments
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
-        self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, ends)
-        self._tail = format_delimiters(format).tail
+        self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, tuple(ends))
         first = f"{SPACE}(?={lenient(arguments.before_key.strip())})"
         of = format_delimiters(format)
+        self._tail = of.tail
         is_marked = isinstance(format.head[0], str) and format.head[0].strip()
         heads = of.next_calls if is_marked else of.calls  # a name alone begins no call
         self._heads = Delimiters([head + first for head in heads.patterns])
@@ -122,7 +117,10 @@ class ElementReader:
             group = members.groups.get("" if head is None else head.re.pattern)
             key = None if head is None else head.groupdict().get("key")  # items have none
             if group is None or (key is None and not (yield from self._cursor.peek())):
-                yield from self._no_end(members)
+                if members.end.patterns:
+                    if not (yield from self._cursor.peek()):
+                        raise EndOfTextError
+                    raise UnreadableError("there is neither another value nor the end of the values")
                 break
             if key is not None and key not in location.names and _ODD_KEY.search(key):
                 self.problem = f"the name {key[:80]!r} may be part of a value"
@@ -140,13 +138,6 @@ class ElementReader:
         if members.end.patterns:
             return (yield from self._cursor.match(members.end)) is not None
         return (yield from self._cursor.match(after, read=False)) is not None
-
-    def _no_end(self, members: Members) -> Steps[None]:
-        """Raise an error if members must have an end, which is missing here."""
-        if members.end.patterns:
-            if not (yield from self._cursor.peek()):
-                raise EndOfTextError
-            raise UnreadableError("there is neither another value nor the end of the values")
 
     def _value(
         self,
@@ -239,7 +230,8 @@ class ElementReader:
         closes = _literals(frozenset([raw.after]), key)
         if not key:  # an item
             return Delimiters([joined(raw.before)]), closes
-        name = r"(?!/)[^<>\n\"']{1,200}?" if all(map(_is_literal, raw.after)) else regex.escape(key)
+        is_fixed = all(isinstance(part, str) for part in raw.after)
+        name = r"(?!/)[^<>\n\"']{1,200}?" if is_fixed else regex.escape(key)
         forms = (form for kind in _TYPES for form in self._arguments.forms.of(kind))
         opens = [before_key + name + joined(form.before, key=key) for form in forms]
         tag = _END_TAG.fullmatch("".join(part for part in raw.after if isinstance(part, str)).strip())
@@ -271,7 +263,7 @@ class ElementReader:
         """
         opens, closes = self._inner(raw, key)
         stray: list[str] = []
-        if not all(map(_is_literal, raw.after)):  # what begins and ends every tag is not part of a text
+        if not all(isinstance(part, str) for part in raw.after):  # what is around every tag is not in a text
             exact = "".join(part if isinstance(part, str) else key for part in raw.after)
             stray = [regex.escape(exact), lenient(self._arguments.before_key.strip())]
         last, another, other = self._early_ends(raw, key)
@@ -337,7 +329,8 @@ class ElementReader:
         """Read an array or object if one begins here."""
         assert self._nested is not None
         array = _array_members(self._nested)
-        fields = _object_members(self._nested, self._arguments)
+        nested = self._nested
+        fields = _members(self._arguments, nested.object_begin, nested.object_separator, nested.object_end)
         for kind, members in (("array", array), ("object", fields)):
             if kind in kinds and (yield from self._begins(members)):
                 yield from self._structure(members, after, location, take, depth + 1)
@@ -349,10 +342,6 @@ class ElementReader:
         if members.begin.patterns:
             return (yield from self._cursor.match(members.begin)) is not None
         return (yield from self._cursor.match(members.heads, read=False)) is not None
-
-
-def _is_literal(part: Part) -> bool:
-    return isinstance(part, str)
 
 
 @lru_cache(maxsize=256)
@@ -372,26 +361,16 @@ def _groups(forms: ValueForms) -> dict[str, FormGroup]:
 @lru_cache(maxsize=64)
 def _array_members(nested: NestedElements) -> Members:
     groups = _groups(nested.items)
-    end, separator = lenient(nested.array_end.strip()), lenient(nested.array_separator.strip())
-    return Members(
-        "[]",
-        Delimiters([lenient(nested.array_begin.strip())]),
-        Delimiters([separator]),
-        Delimiters([end]),
-        Delimiters(groups),
-        groups,
-        tuple(filter(None, [separator, end])) or tuple(filter(None, groups)),
-    )
+    literals = (nested.array_begin, nested.array_separator, nested.array_end)
+    begin, separator, end = (lenient(literal.strip()) for literal in literals)
+    return Members("[]", (begin, separator, end), groups, (separator, end) if separator or end else groups)
 
 
 @lru_cache(maxsize=64)
-def _object_members(nested: NestedElements, arguments: ElementArguments) -> Members:
-    return _members(arguments, nested.object_begin, nested.object_separator, nested.object_end, ())
-
-
 def _members(
-    arguments: ElementArguments, begin: str, separator: str, end: str, ends: Iterable[str]
+    arguments: ElementArguments, begin: str, separator: str, end: str, ends: tuple[str, ...] = ()
 ) -> Members:
+    """Return the delimiters of the arguments, or of an object inside them. `ends`: what else may follow."""
     groups = _groups(arguments.forms)
     no_end = "(?!/)" if arguments.before_key.endswith("<") else ""
     firsts = {before.replace("\\", "")[:1] for before in groups}
@@ -399,16 +378,8 @@ def _members(
     key = rf"{no_end}(?P<key>[^{in_class}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
-    follow = [lenient(separator.strip()), before_key, lenient(end.strip()), *ends]
-    return Members(
-        "{}",
-        Delimiters([lenient(begin.strip())]),
-        Delimiters([lenient(separator.strip())]),
-        Delimiters([lenient(end.strip())]),
-        Delimiters(heads),
-        heads,
-        tuple(filter(None, follow)),
-    )
+    begin, separator, end = (lenient(literal.strip()) for literal in (begin, separator, end))
+    return Members("{}", (begin, separator, end), heads, (separator, before_key, end, *ends))
 
 
 @lru_cache(maxsize=1024)

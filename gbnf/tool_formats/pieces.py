@@ -50,6 +50,11 @@ def literal(pieces: Sequence[Part]) -> str | None:
     return None if any(isinstance(piece, Placeholder) for piece in pieces) else "".join(map(str, pieces))
 
 
+def text_of(pieces: Iterable[Part]) -> str:
+    """Return pieces as text, with the character U+0001 for each slot."""
+    return "".join(piece if isinstance(piece, str) else "\1" for piece in pieces)
+
+
 def common_prefix(first: Sequence[Part], second: Sequence[Part]) -> int:
     """Return how many pieces both begin with."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))

@@ -226,8 +226,12 @@ def _shape_of_unwritten(renderer: TemplateRenderer) -> Shape | None:
         prompt = Prober(renderer).prompt()
     except RefusedError:
         return None
-    calls = unwritten_calls(prompt) if all(name in prompt for name in NAMES) else None
-    return None if calls is None else Shape(unwritten=calls)
+    if not all(name in prompt for name in NAMES):
+        return None
+    if shown := _SHOWN.search(prompt):
+        calls = UnwrittenCalls("", "\n", "", _json_calls(shown[3], shown[4], shown[1], shown[5]))
+        return Shape(unwritten=calls)
+    return next((Shape(unwritten=calls) for sign, calls in _KNOWN if sign.search(prompt)), None)
 
 
 def _renders_anything(renderer: TemplateRenderer) -> bool:
@@ -265,18 +269,9 @@ class UnwrittenCalls:
         return self.begin + self.separator.join(self.write(*call) for call in calls) + self.end
 
 
-@dataclass(frozen=True, slots=True)
-class _JsonCall:
-    """Writes a call as a JSON object with two members."""
-
-    name: str = "name"
-    arguments: str = "arguments"
-    begin: str = ""
-    end: str = ""
-
-    def __call__(self, name: str, arguments: Mapping[str, Any]) -> str:
-        call = {self.name: name, self.arguments: arguments}
-        return self.begin + json.dumps(call, ensure_ascii=False) + self.end
+def _json_calls(name: str = "name", arguments: str = "arguments", begin: str = "", end: str = "") -> Write:
+    """Return what writes a call as a JSON object with two members of these names."""
+    return lambda of, given: begin + json.dumps({name: of, arguments: given}, ensure_ascii=False) + end
 
 
 def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -295,7 +290,7 @@ _KNOWN = (
     ),
     (
         re.compile(r"respond only with <\|tool_call\|> followed by a JSON list"),
-        UnwrittenCalls("<|tool_call|>[", ", ", "]", _JsonCall()),
+        UnwrittenCalls("<|tool_call|>[", ", ", "]", _json_calls()),
     ),
 )
 #: `<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`
@@ -303,13 +298,6 @@ _SHOWN = re.compile(
     r'(<(?P<tag>[\w:|-]{1,40})>\s{0,4})\{"(\w{1,20})": ?<[^<>{}]{1,40}>, ?"(\w{1,20})": ?<[^<>{}]{1,40}>\}'
     r"(\s{0,4}</(?P=tag)>)"
 )
-
-
-def unwritten_calls(prompt: str) -> UnwrittenCalls | None:
-    """Return how a model writes calls after a prompt that declares tools, None if nothing says so."""
-    if shown := _SHOWN.search(prompt):
-        return UnwrittenCalls("", "\n", "", _JsonCall(shown[3], shown[4], shown[1], shown[5]))
-    return next((calls for sign, calls in _KNOWN if sign.search(prompt)), None)
 
 
 def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:

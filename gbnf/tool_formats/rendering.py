@@ -36,15 +36,8 @@ def render_prompt(
     adapted = adapt_conversation(form, messages)
 
     def render(declared: Sequence[Mapping[str, Any]]) -> str:
-        return prober.renderer.render(
-            adapted,
-            tools=declared,
-            **{
-                **variables,
-                **prober.extra_variables(declared),
-                **switches(form.template, reasoning=reasoning),
-            },
-        )
+        own = {**prober.extra_variables(declared), **switches(form.template, reasoning=reasoning)}
+        return prober.renderer.render(adapted, tools=declared, **{**variables, **own})
 
     try:
         prompt = render(tools)

@@ -178,17 +178,11 @@ class _CountWork(NodeTransformer):
 
     def visit_List(self, node: nodes.Expr) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _filter_node(node, _MEASURE)
+        is_target = isinstance(node, nodes.Tuple) and node.ctx != "load"
+        is_member = isinstance(node, nodes.Getitem) and not isinstance(node.arg, nodes.Slice)
+        return node if is_target or is_member else _filter_node(node, _MEASURE)
 
-    visit_Dict = visit_List  # noqa: N815
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filter_node(node, _MEASURE) if node.ctx == "load" else node
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filter_node(node, _MEASURE) if isinstance(node.arg, nodes.Slice) else node
+    visit_Dict = visit_Tuple = visit_Getitem = visit_List  # noqa: N815
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)

@@ -20,50 +20,20 @@ from gbnf.tool_formats.deltas import ArgumentsDelta, CallStarted, Delta, Reasoni
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tools import Tool
 
-
-class DeltaStream:
-    """Reads an answer chunk by chunk: `run` advances over `cursor`, and appends to `deltas`."""
-
-    def __init__(self) -> None:
-        self._cursor = AnswerCursor()
-        self._deltas: list[Delta] = []
-        self._run: Steps[None] | None = None
-
-    def _read(self) -> Steps[None]:
-        """Read the whole answer."""
-        raise NotImplementedError
-
-    def feed(self, chunk: str) -> list[Delta]:
-        """Take the next characters, and return what they make certain."""
-        self._cursor.feed(chunk)
-        return self._advance()
-
-    def close(self, *, truncated: bool = False) -> list[Delta]:
-        """Return the rest of the answer. `truncated`: a token limit ended it."""
-        del truncated
-        self._cursor.ended = True
-        return self._advance()
-
-    def _advance(self) -> list[Delta]:
-        self._run = self._run or self._read()
-        next(self._run, None)
-        merged = _merged(self._deltas)
-        self._deltas.clear()
-        return merged
-
-
 _NOTHING = Delimiters([])
 _JSON = re.compile(r"\s*(?:```[a-z_]*[ \t]*\n\s*)?(?:\[\s*)?\{")
 
 
-class TextCallDeltas(DeltaStream):
+class TextCallDeltas:
     """Reads a text with calls in any syntax chunk by chunk.
 
     `in_prose`: what looks like a call between prose is one, rather than an example.
     """
 
     def __init__(self, tools: Iterable[Tool], *, in_prose: bool = False) -> None:
-        super().__init__()
+        self._cursor = AnswerCursor()
+        self._deltas: list[Delta] = []  # that `_read` has found since the last chunk
+        self._run: Steps[None] | None = None
         tools = tuple(tools)
         self._calls = TextCallReader(self._cursor, tools, self._deltas.append)
         self._in_text = _TextSearch(tools, in_prose) if tools else None
@@ -73,10 +43,15 @@ class TextCallDeltas(DeltaStream):
         """The calls that have begun so far."""
         return self._calls.calls
 
+    def feed(self, chunk: str) -> list[Delta]:
+        """Take the next characters, and return what they make certain."""
+        self._cursor.feed(chunk)
+        return self._advance()
+
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the rest of the answer. `truncated`: a token limit ended it."""
-        del truncated
-        deltas = super().close()
+        self._cursor.ended, self._cursor.truncated = True, truncated
+        deltas = self._advance()
         if self._in_text is None or self._calls.calls:
             return deltas
         text, calls = self._in_text.close()
@@ -84,15 +59,15 @@ class TextCallDeltas(DeltaStream):
         return [*deltas, *(delta for call in calls for delta in self._calls.add(call))]
 
     def _advance(self) -> list[Delta]:
-        deltas = super()._advance()
-        if self._in_text is None:
-            return deltas
-        searched: list[Delta] = []
-        for delta in deltas:
-            searched += self._in_text.feed(delta)
-        return searched
+        self._run = self._run or self._read()
+        next(self._run, None)
+        deltas = _merged(self._deltas)
+        self._deltas.clear()
+        search = self._in_text
+        return deltas if search is None else [one for delta in deltas for one in search.feed(delta)]
 
     def _read(self) -> Steps[None]:
+        """Read the whole answer."""
         if not (yield from self._calls.read_in_text()):
             yield from self._cursor.until(_NOTHING, lambda piece: self._deltas.append(TextDelta(piece)))
 
@@ -123,11 +98,6 @@ class CallDeltas(TextCallDeltas):
         self._had_calls = self._had_reasoning = False
         self._text_only, self._announces_text = text_only, bool(format.text.begin.strip())
         self._begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
-
-    def close(self, *, truncated: bool = False) -> list[Delta]:
-        """Return the rest of the answer. `truncated`: a token limit ended it."""
-        self._cursor.truncated = truncated
-        return super().close()
 
     def _read(self) -> Steps[None]:
         return self._reasoned_text() if self._text_only else self._answer()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from gbnf.errors import GbnfError, SchemaError
+from gbnf.findings import Finding
 from gbnf.schema import keywords
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.pattern_matching import is_supported_pattern
@@ -203,20 +204,18 @@ def _check_requires_one_of(path: keywords.SchemaPath, schema: dict[str, Any]) ->
             raise ArgumentSchemaError((*path, index), group, "no property of the group is declared", declare)
 
 
-def undeclared_members(args: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """Return the names in `requires_one_of` that no property has, each with the index of its group."""
-    properties = args.get("properties", {})
-    groups = enumerate(args.get("requires_one_of", ()))
-    return [(index, name) for index, group in groups for name in group if name not in properties]
-
-
-def without_undeclared_members(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the checked schema with only declared names in `requires_one_of`."""
-    if not undeclared_members(args):
-        return args
-    properties = args.get("properties", {})
-    groups = [[name for name in group if name in properties] for group in args["requires_one_of"]]
-    return {**args, "requires_one_of": groups}
+def without_undeclared(tool: str, args: dict[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the checked schema with only declared names in `requires_one_of`, and findings on the others."""
+    properties, groups = args.get("properties", {}), args.get("requires_one_of", ())
+    undeclared = "the property {!r} is not declared, so no call gives it"
+    findings = [
+        Finding(tool, f"/requires_one_of/{at}", "requires_one_of", "undeclared", undeclared.format(name))
+        for at, group in enumerate(groups)
+        for name in group
+        if name not in properties
+    ]
+    declared = [[name for name in group if name in properties] for group in groups]
+    return {**args, "requires_one_of": declared} if findings else args, findings
 
 
 def _check_properties(properties: Mapping[str, Any]) -> None:
@@ -237,13 +236,9 @@ def _check_properties(properties: Mapping[str, Any]) -> None:
             hint = "Name the property that receives the entries of the earlier step."
             raise ArgumentSchemaError(path, target, "fills must name another declared property", hint)
         if schema.get("type") != "integer":
-            hint = 'Write type = "integer".'
-            raise ArgumentSchemaError(
-                ("properties", name, "type"),
-                schema.get("type"),
-                "a property with fills is the number of a step, so its type must be integer",
-                hint,
-            )
+            problem = "a property with fills is the number of a step, so its type must be integer"
+            path, hint = ("properties", name, "type"), 'Write type = "integer".'
+            raise ArgumentSchemaError(path, schema.get("type"), problem, hint)
         filled = properties[target]
         types = filled.get("type", "array") if isinstance(filled, Mapping) else "array"
         if not {"array", "string"} & set([types] if isinstance(types, str) else types):

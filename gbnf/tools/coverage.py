@@ -93,18 +93,13 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         related = [text for text in related if text in schema.get("enum", related)]
         if related and schema.get("type") in {"string", "integer", "number"}:
             candidates[name] = related if is_text else [json.loads(text) for text in related]
-    if not candidates:
-        return tool
     for each in list(candidates.values()):
         alike = [name for name in candidates if candidates[name] == each]
         if len(alike) == len(each) > 1:  # in the order of the last values: 3 and 4, then 5 and 12
             alike.sort(key=lambda name: request.find(str(last[name])))
             candidates |= {name: [value] for name, value in zip(alike, each, strict=True)}
-    values = {
-        "properties": {name: {"enum": each} for name, each in candidates.items()},
-        "required": list(candidates),
-    }
-    return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), values]})
+    values = {name: {"enum": each} for name, each in candidates.items()}
+    return _restricted(tool, values, required=list(candidates))
 
 
 _WHOLE: Final = re.compile(r"(?<=\d)\.0+$")
@@ -139,7 +134,10 @@ def with_known_addresses(tool: Tool, known: str) -> Tool:
     A text that may also be something else, such as "me", still may. A tool that takes nothing but addresses,
     of which none is known, takes none: the message would go to an invented one.
     """
-    named = _addresses(known)
+    matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", known)))
+    # also without the marks around them
+    texts = (text for match in matches for text in (match, match.strip("'`*_{}|~/=-")))
+    named = sorted({text for text in texts if "@" in text[1:]})
     addresses = [*([{"enum": named}] if named else []), {"pattern": "^[^@]*$"}]
     restrictions: dict[str, Any] = {}
     for name, schema in tool.args.get("properties", {}).items():
@@ -152,14 +150,6 @@ def with_known_addresses(tool: Tool, known: str) -> Tool:
 
 _ADDRESS: Final = re.compile(r"[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,8}")
 _JSON_ESCAPE: Final = re.compile(r"\\(?:[nrtbf]|u[0-9a-fA-F]{4})")
-
-
-def _addresses(text: str) -> list[str]:
-    """Return the email addresses of a text, or of JSON, also without the marks around them."""
-    matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", text)))
-    return sorted(
-        {each for match in matches for each in (match, match.strip("'`*_{}|~/=-")) if "@" in each[1:]}
-    )
 
 
 def _takes_addresses(schema: Any) -> bool:
@@ -175,13 +165,12 @@ def _is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "string"
 
 
-def _restricted(tool: Tool, properties: Mapping[str, Any]) -> Tool:
-    """Return a tool with these schemas for its arguments, too."""
+def _restricted(tool: Tool, properties: Mapping[str, Any], **more: Any) -> Tool:
+    """Return a tool with these schemas for its arguments, too, and `more` keywords."""
     if not properties:
         return tool
-    return replace(
-        tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), {"properties": properties}]}
-    )
+    schema = {"properties": properties, **more}
+    return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), schema]})
 
 
 _FOLDER_NAME: Final = re.compile(r"\w[\w/-]*\w")

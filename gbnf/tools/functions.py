@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any, Literal, TypeVar, overload
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.findings import Finding
-from gbnf.schema.models import ArgumentsModel, arguments_model, json_schema_of
+from gbnf.schema.models import ArgumentsModel
 from gbnf.tools.loosening import build_tool
 from gbnf.tools.tool import Tool
 
@@ -63,12 +64,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the ov
 
     """
     if function is None:
-        return lambda decorated: tool_with(decorated, options)
-    return tool_with(function, options)
-
-
-def tool_with(function: _Function, options: dict[str, Any]) -> _Function:
-    """Attach the tool to a function, and return the function."""
+        return partial(tool, **options)
     setattr(function, _ATTRIBUTE, function_tool(function, **options))
     return function
 
@@ -96,7 +92,7 @@ def function_tool(
         )
     summary, texts = _described(function)
     parameters, context, findings = _parameters(function, called)
-    model = arguments_model(called, parameters, texts)
+    model = ArgumentsModel(called, parameters, texts)
     run = {"effect": effect, "confirm": confirm, "repeatable": repeatable, "timeout_s": timeout_s}
     made = build_tool(called, summary, model.json_schema(), run=run, extra={})
     call = FunctionCall(function, model, context, own_process)
@@ -123,34 +119,23 @@ def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
     return found
 
 
-def model_tool(model: type[Any]) -> Tool:
-    """Return the tool whose arguments are a pydantic model; it has no function."""
-    schema = {key: value for key, value in json_schema_of(model).items() if key != "description"}
-    return build_tool(
-        model.__name__, inspect.cleandoc(model.__dict__.get("__doc__") or ""), schema, run={}, extra={}
-    )
-
-
-@dataclass(frozen=True)
 class FunctionCall:
     """Calls a function with arguments of the types in its signature. It is the `function` of a tool.
 
     `own_process`: whether a call runs in a process of its own, which imports the function.
     """
 
-    function: Callable[..., Any]
-    model: ArgumentsModel
-    context: str | None
-    own_process: bool
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "__wrapped__", self.function)  # for `inspect.unwrap`
+    def __init__(
+        self, function: Callable[..., Any], model: ArgumentsModel, context: str | None, own_process: bool
+    ) -> None:
+        self.function = self.__wrapped__ = function  # the second for `inspect.unwrap`
+        self._model, self._context, self.own_process = model, context, own_process
 
     def __call__(self, arguments: dict[str, Any], context: Any) -> Any:
         """Return the result as a JSON value, or an awaitable of it. Raises InvalidArgumentError."""
-        values = self.model.values(arguments)
-        if self.context is not None:
-            values[self.context] = context
+        values = self._model.values(arguments)
+        if self._context is not None:
+            values[self._context] = context
         result = self.function(*_positional(self.function, values), **values)
         return _awaited(result) if inspect.isawaitable(result) else _jsonable(result)
 

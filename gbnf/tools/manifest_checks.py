@@ -24,8 +24,7 @@ from gbnf.strict_json import nests_deeper
 from gbnf.tools.argument_schema import (
     ArgumentSchemaError,
     checked_argument_schema,
-    undeclared_members,
-    without_undeclared_members,
+    without_undeclared,
 )
 
 ESCAPE_HATCH = "escape_hatch"
@@ -131,23 +130,19 @@ def manifest_fields(
     for table, known in _TABLES.items():
         if unknown := {key: value for key, value in content.get(table, {}).items() if key not in known}:
             extra[table] = unknown
-    findings = (
-        *_misspelt_keys(name, content),
-        *misspelt_keywords(name, args),
-        *without_null(name, args),
-        *_undeclared(name, args),
-    )
+    declared, undeclared = without_undeclared(name, args)
+    findings = (*_misspelt_keys(name, content), *misspelt_keywords(name, args), *without_null(name, args))
     return {
         "name": name,
         "version": version,
         "descriptions": descriptions,
-        "args": without_undeclared_members(args),
+        "args": declared,
         "affinity": tuple(affinity),
         "offer": offer,
         "run": run,
         "path": path,
         "extra": extra,
-        "findings": findings,
+        "findings": (*findings, *undeclared),
     }
 
 
@@ -168,12 +163,6 @@ def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
             meant = None if key in keys else _MEANT.get(key) or similar_key(key, keys)
             if meant is not None:
                 yield misspelt(name, f"/{table}", key, meant)
-
-
-def _undeclared(name: str, args: Mapping[str, Any]) -> Iterator[Finding]:
-    for index, member in undeclared_members(args):
-        reason = f"the property {member!r} is not declared, so no call gives it"
-        yield Finding(name, f"/requires_one_of/{index}", "requires_one_of", "undeclared", reason)
 
 
 def valid_name(name: str, longest: int = 128) -> str:
@@ -258,12 +247,8 @@ class _ManifestChecker:
             self.fail("description", value, "a description must be a string or a table of languages", hint)
         for language, text in value.items():
             if not isinstance(text, str):
-                self.fail(
-                    f"description.{language}",
-                    text,
-                    "a description must be a string",
-                    "Put the text in quotes.",
-                )
+                key, problem = f"description.{language}", "a description must be a string"
+                self.fail(key, text, problem, "Put the text in quotes.")
         return value
 
     def args(self, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,12 +315,8 @@ class _ManifestChecker:
         default = RunPolicy()
         effect = table.get("effect", default.effect)
         if effect not in ("read", "write"):
-            self.fail(
-                "run.effect",
-                effect,
-                "an effect must be read or write",
-                'Write effect = "read" or effect = "write".',
-            )
+            hint = 'Write effect = "read" or effect = "write".'
+            self.fail("run.effect", effect, "an effect must be read or write", hint)
         confirm = self.flag(table, "run.confirm")
         timeout_s = table.get("timeout_s", default.timeout_s)
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or timeout_s < 0:

@@ -110,17 +110,13 @@ def without_paths(text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         quoted = match["quoted"]
         if quoted is None:
-            return f" {_replacement(match[0])} " if _is_path(match[0]) else match[0]
+            is_address = _EMAIL.fullmatch(match[0].strip(_AROUND))
+            return f" {_ADDRESS if is_address else _PATH} " if _is_path(match[0]) else match[0]
         if _ROOT.match(quoted) or (_is_path(quoted) and not _URL.match(quoted)):
             return f" {_PATH} "
         return match["quote"] + _PIECE.sub(replaced, quoted) + match["quote"]
 
     return _PIECE.sub(replaced, text)
-
-
-def _replacement(piece: str) -> str:
-    """Return what replaces a path or an address."""
-    return _ADDRESS if _EMAIL.fullmatch(piece.strip(_AROUND)) else _PATH
 
 
 def _is_path(piece: str) -> bool:

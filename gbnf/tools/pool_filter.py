@@ -150,13 +150,12 @@ class _FilterRules:
         return "" if tool.offer.always else self._unrequested(tool) or self._variant_instead(tool)
 
     def _unrequested(self, tool: Tool) -> str:
-        return self._enough_tools(tool) or self._no_marker(tool) or self._no_provider(tool)
-
-    def _enough_tools(self, tool: Tool) -> str:
-        least = tool.offer.unless_canonical_at_least
-        if least is None or self._canonical < least:
-            return ""
-        return f"the pool has {self._canonical} canonical tools, at least {least}"
+        least, suffix = tool.offer.unless_canonical_at_least, self._suffix(tool)
+        if least is not None and self._canonical >= least:
+            return f"the pool has {self._canonical} canonical tools, at least {least}"
+        if (reason := self._no_marker(tool)) or suffix is None or suffix in self._named:
+            return reason
+        return f"the request does not name the provider ({_some(_words_for(self._providers[suffix]))})"
 
     def _no_marker(self, tool: Tool) -> str:
         offer = tool.offer
@@ -166,12 +165,6 @@ class _FilterRules:
         if not offer.markers or not found.isdisjoint(offer.markers):
             return ""
         return f"the request contains none of its markers ({_some(tool.offer.markers)})"
-
-    def _no_provider(self, tool: Tool) -> str:
-        suffix = self._suffix(tool)
-        if suffix is None or suffix in self._named:
-            return ""
-        return f"the request does not name the provider ({_some(_words_for(self._providers[suffix]))})"
 
     def _variant_instead(self, tool: Tool) -> str:
         for suffix in self._providers:

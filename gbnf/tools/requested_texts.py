@@ -196,15 +196,12 @@ def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     def folder(value: Any) -> Any:
         if isinstance(value, list):
-            return list(dict.fromkeys(folder(item) for item in value)) if _all_texts(value) else value
+            is_texts = all(isinstance(item, str) for item in value)
+            return list(dict.fromkeys(folder(item) for item in value)) if is_texts else value
         parent, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
         return parent if parent and _FILE_NAME.fullmatch(name) else value
 
     return {name: folder(value) for name, value in arguments.items()}
-
-
-def _all_texts(values: list[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 _FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)

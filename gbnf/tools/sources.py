@@ -23,7 +23,7 @@ from gbnf.errors import BrokenManifestsError, GbnfError, ManifestError
 from gbnf.extras import MissingExtraError
 from gbnf.findings import Finding
 from gbnf.schema.keywords import TYPES
-from gbnf.schema.models import is_model
+from gbnf.schema.models import is_model, json_schema_of
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools.loosening import build_tool
 from gbnf.tools.manifest_checks import RESERVED_NAMES, valid_name
@@ -130,13 +130,14 @@ class _SourceReader:
             case Mapping():
                 self._read_mapping(source, path, key)
             case _ if is_model(source):
-                from gbnf.tools.functions import model_tool  # noqa: PLC0415 - most tools are no code
-
-                self._add(model_tool(source), path, key)
+                schema = json_schema_of(source)
+                schema.pop("description", None)
+                text = inspect.cleandoc(source.__dict__.get("__doc__") or "")
+                self._add(build_tool(source.__name__, text, schema, run={}, extra={}), path, key)
             case _ if is_model(type(source)):  # an object of a client library
                 self._read(source.model_dump(mode="json", by_alias=True, exclude_none=True), path, key)
             case ModuleType():
-                from gbnf.tools.functions import functions_of  # noqa: PLC0415 - as above
+                from gbnf.tools.functions import functions_of  # noqa: PLC0415 - most tools are no code
 
                 self._read(functions_of(source), path, key)
             case Callable():

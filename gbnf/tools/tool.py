@@ -63,7 +63,6 @@ class Tool:
     _fingerprint: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        """Compute the derived fields."""
         properties = self.args.get("properties", {})
         resolved = frozenset(name for name, schema in properties.items() if is_runtime_resolved(schema))
         object.__setattr__(self, "runtime_resolved", resolved)
@@ -187,9 +186,7 @@ FINAL_ANSWER = _built_in(
     "message",
     en="Answer the person and finish.",
     it="Risponde alla persona e conclude.",
-    properties={
-        "message": {"type": "string", "description": {"en": "The answer", "it": "La risposta"}},
-    },
+    properties={"message": {"type": "string", "description": {"en": "The answer", "it": "La risposta"}}},
 )
 """Ends a run with a message for the user; the planner itself carries it out."""
 

@@ -82,12 +82,14 @@ def read_body(
         body = text[start : found.end]
         doubled = _DOUBLED.fullmatch(body)
         try:
-            loaded = load(body) if doubled is None else _undoubled(load(doubled[1]))
+            loaded = load(body if doubled is None else doubled[1])
         except InvalidJsonError as error:
             name = _NAME_IN_TEXT.search(body)
             if name is None or _ARGUMENTS_IN_TEXT.search(body) is None:
                 return ParsedSpan(found.end)
             return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
+        if doubled is not None:
+            loaded = Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
         listed = entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names) or []
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
@@ -99,10 +101,6 @@ def _named_by_key(value: Any, names: ToolNames) -> Any:
         return [_named_by_key(each, names) for each in value]
     is_call = isinstance(value, dict) and len(value) == 1 and names.find(*value)
     return {"name": next(iter(value)), "arguments": next(iter(value.values()))} if is_call else value
-
-
-def _undoubled(loaded: Loaded) -> Loaded:
-    return Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
 
 
 def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName | None) -> ParsedSpan | None:

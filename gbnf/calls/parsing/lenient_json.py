@@ -260,7 +260,8 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
                 if sign in "'‘" and not python and _before(text, begin) not in _BEFORE_TEXT:
                     continue
                 sign = '"' if python and sign != "'" else sign
-                end = _string_end(text, at, sign)
+                ends = (one.end() for one in _STRING_END[sign].finditer(text, at) if one[1])
+                end = next(ends, None)
                 if end is None:
                     stack.append(sign[0])
                     return
@@ -292,11 +293,3 @@ def _before(text: str, at: int) -> str:
     while at and text[at - 1] in " \t\r\n":
         at -= 1
     return text[at - 1] if at else "{"
-
-
-def _string_end(text: str, at: int, quote: str) -> int | None:
-    while found := _STRING_END[quote].search(text, at):
-        at = found.end()
-        if found[1]:
-            return at
-    return None

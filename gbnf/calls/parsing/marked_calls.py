@@ -13,7 +13,6 @@ from typing import Any
 
 from gbnf.calls.parsing.readers import (
     NAME,
-    TRUNCATED,
     ParsedSpan,
     ReaderContext,
     call_span,
@@ -22,7 +21,7 @@ from gbnf.calls.parsing.readers import (
     named_json,
     pattern,
 )
-from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
+from gbnf.calls.parsing.results import CallSyntaxName, Repair
 from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, parse_json
 
@@ -122,9 +121,7 @@ def read_function(
             if not opened:
                 break
         else:
-            return ParsedSpan(
-                len(text), (RawCall(name, {}, syntax, (TRUNCATED,), truncated=True),), closed=False
-            )
+            return call_span(len(text), name, {}, syntax, closed=False)
         try:
             arguments, error = _nested(text[at : end.start()], location), ""
         except InvalidJsonError as problem:

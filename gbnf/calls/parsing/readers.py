@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, closing, extent, load
+from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.schema.locations import Location
@@ -148,21 +148,14 @@ def named_python(
     read = read_arguments(text[begin : found.end] + closing(found.open), names)
     if read is None:
         return None if found.closed else ParsedSpan(len(text), closed=False)
-    return call_span(found.end, name, read.values, syntax, read.repairs, closed=found.closed)
+    return call_span(found.end, name, read.value, syntax, read.repairs, closed=found.closed)
 
 
 _LINE_BREAK = re.compile(r"(?<!\\)\n")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
-class Arguments(NamedTuple):
-    """Arguments by name, and the repairs."""
-
-    values: dict[str, Any]
-    repairs: tuple[Repair, ...]
-
-
-def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
+def read_arguments(text: str, properties: Sequence[str]) -> Loaded | None:
     """Parse `(a=1, b="x")`, positional arguments by declared order; None if they are not literals."""
     try:
         call = _parsed(f"f{text}")
@@ -182,7 +175,7 @@ def read_arguments(text: str, properties: Sequence[str]) -> Arguments | None:
     if call.args:
         names = ", ".join(properties[: len(call.args)])
         repairs = (Repair("arguments", f"used arguments without a name for {names}"),)
-    return Arguments(values, repairs)
+    return Loaded(values, repairs)
 
 
 def read_literal(text: str) -> Any:

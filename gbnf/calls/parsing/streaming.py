@@ -96,7 +96,11 @@ class CallStream:
                 return ""
             self._reasoning_opened, self._had_reasoning = False, True
             self._at = self._passed = end.end()
-        given = "".join([self._free(stretch) for stretch in self._stretches()])
+        given = ""
+        for start, stop in self._stretches():
+            if max(start, self._passed) < stop:
+                given += self._window[max(start, self._passed) : stop]
+                self._passed = stop
         self._due = self._length + (len(self._window) - self._at) // _PATIENCE
         # drop classified text except for what patterns look back at, and one character for the rest
         count = self._at - _LOOK_BACK
@@ -174,10 +178,3 @@ class CallStream:
             at = found.start() + 1
         code = _CODE.search(self._window, start, end)
         return min([end, *(match.start() for match in (found, code) if match is not None)])
-
-    def _free(self, stretch: tuple[int, int]) -> str:
-        start, end = max(stretch[0], self._passed), stretch[1]
-        if start >= end:
-            return ""
-        self._passed = end
-        return self._window[start:end]

@@ -63,7 +63,10 @@ def repair_call(
     named = {**given, "name": tool.name}
     if given["name"] != tool.name:
         coercions.append(Coercion("name", "renamed", given["name"], tool.name))
-    arguments = _object(named.get("arguments"), coercions)
+    arguments = named.get("arguments")
+    if isinstance(arguments, str) and isinstance(parsed := load_complete(arguments), dict):
+        coercions.append(Coercion("arguments", "parsed", arguments, parsed))
+        arguments = parsed
     args = offered_args(tool, steps)
     if args is not None and isinstance(arguments, dict):
         repairer = ArgumentRepairer(args, clamp=clamp, unknown=unknown, only_reads=tool.run.effect == "read")
@@ -80,12 +83,3 @@ def repair_call(
     if unknown == "drop" and not validation.ok and any(each.kind == "dropped" for each in coercions):
         return repair_call(call, tools, steps=steps, clamp=clamp, unknown="refuse")  # which names the keys
     return RepairedCall(named, tuple(coercions), validation)
-
-
-def _object(arguments: Any, coercions: list[Coercion]) -> Any:
-    """Return the arguments, parsed if they are the complete text of an object."""
-    found = load_complete(arguments) if isinstance(arguments, str) else None
-    if not isinstance(found, dict):
-        return arguments
-    coercions.append(Coercion("arguments", "parsed", arguments, found))
-    return found
