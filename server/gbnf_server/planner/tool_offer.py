@@ -231,17 +231,12 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
     if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        offered = Offered(
-            limited,
-            answers,
-            steps=refers_to,
-            ask_user=options.ask_user,
-            property_order=options.property_order,
-            max_depth=options.max_depth,
-            other_calls=False,
-        )
         only_text = is_small_native and possible == ending
-        grammar = options.protocol.prose() if only_text else options.protocol.constraint(offered)
+        grammar = (
+            options.protocol.prose()
+            if only_text
+            else _constraint(limited, options, refers_to, answers=answers, asks=options.ask_user)
+        )
         evidence = _evidence(possible, state, options, ends=answers and is_done)
         if evidence and is_held:  # to what is left, so that other values may stay
             evidence = replace(evidence, used={})
@@ -380,14 +375,18 @@ def grammar_of_step(
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
+    tools = tuple(excluding(known[name], excluded.get(name, ())) for name in names)
+    answers, asks = FINAL_ANSWER.name in started.tools, ASK_USER.name in started.tools
+    return _constraint(tools, options, started.refers_to, answers=answers, asks=asks)
+
+
+def _constraint(
+    tools: tuple[Tool, ...], options: ResolvedOptions, steps: tuple[int, ...], *, answers: bool, asks: bool
+) -> AnswerFormat | None:
+    """Return what constrains the calls of these tools."""
+    order, depth = options.property_order, options.max_depth
     offered = Offered(
-        tuple(excluding(known[name], excluded.get(name, ())) for name in names),
-        FINAL_ANSWER.name in started.tools,
-        steps=started.refers_to,
-        ask_user=ASK_USER.name in started.tools,
-        property_order=options.property_order,
-        max_depth=options.max_depth,
-        other_calls=False,
+        tools, answers, steps=steps, ask_user=asks, property_order=order, max_depth=depth, other_calls=False
     )
     return options.protocol.constraint(offered)
 
