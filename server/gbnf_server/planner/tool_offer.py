@@ -110,10 +110,7 @@ def find_tools(
     Return their names.
     """
     hidden = select(pool, state, options, is_done=seems_done(pool, state, options)).outranked
-    try:
-        ranked = best_first(hidden, query, options.ranker)
-    except GbnfError:
-        ranked = best_first(hidden, query)
+    ranked = _best_first(hidden, query, options)
     found = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
     state.found += found
     return {"tools": [tool.name for tool in found]}
@@ -132,7 +129,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
     kept = selection.kept
     if is_small_native and options.filter:
-        kept = _best_first(kept, state, options)
+        # of many, a small model calls the first
+        kept = nearest(kept, state, inf) if state.preference else _best_first(kept, said(state), options)
         # what will not be offered is not declared either
         offerable = {*state.described, *meant(kept, state)}
         kept = tuple(tool for tool in kept if tool in offerable) or kept
@@ -258,14 +256,12 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     )
 
 
-def _best_first(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
-    """Return the tools with those first that fit best: of many, a small model calls the first."""
-    if state.preference:
-        return nearest(tools, state, inf)
+def _best_first(tools: tuple[Tool, ...], query: str, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools with those first that fit best, by their words if the ranker fails."""
     try:
-        return best_first(tools, said(state), options.ranker)
+        return best_first(tools, query, options.ranker)
     except GbnfError:
-        return best_first(tools, said(state))
+        return best_first(tools, query)
 
 
 def _evidence(
