@@ -7,6 +7,7 @@ xgrammar is the engine of vLLM and SGLang. The differences, found by testing bot
     [\x5Ea]    a caret in first position negates, even if it is escaped: it is moved to the end
     "\x1Fa"    xgrammar reads all hexadecimal digits that follow: the literal is split, "\x1F" "a";
                in a class such escapes come last
+    \U0010FFFF llguidance drops its zeros: the character itself
     [+\-]      llguidance, the other engine of these servers, has no such escape: [+] | "-"
     0a         no rule name in xgrammar: a letter is prepended (and to -a)
 """
@@ -19,17 +20,18 @@ from functools import lru_cache
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.errors import GrammarError
-from gbnf.grammar.code_points import complement
+from gbnf.grammar.code_points import complement, matchable
 from gbnf.grammar.emit import emit, emit_expr
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 
-_CARET, _DASH = ord("^"), ord("-")
+_CARET, _DASH, _LAST_ASCII = ord("^"), ord("-"), 0x7F
 _NUL = (0, 0)  # no text contains it
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 # `emit` escapes unprintable characters up to U+00FF as \xHH, except for three with short escapes
 _LONG_ESCAPED = "".join(
     chr(code) for code in range(0x100) if not chr(code).isprintable() and chr(code) not in "\t\n\r"
 )
+_LONGEST_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\U([0-9A-F]{8})")
 _RUNS_ON = re.compile(f"(?<=[{re.escape(_LONG_ESCAPED)}])(?=[{_HEX_DIGITS}])")
 
 
@@ -39,7 +41,8 @@ def xgrammar_text(grammar: Grammar) -> str:
     rules = grammar.rules
     names = _names(rules)
     productions = {names[name]: _plain(expr, names) for name, expr in rules.productions.items()}
-    return emit(Rules(productions, names[rules.root]))
+    text = emit(Rules(productions, names[rules.root]))
+    return _LONGEST_ESCAPE.sub(lambda escape: escape[1] + chr(int(escape[2], 16)), text)
 
 
 def _names(rules: Rules) -> dict[str, str]:
@@ -79,6 +82,8 @@ def _plain_class(of: CharClass) -> Expr:
     """Return the class with its ranges in an order that both engines read alike."""
     if not of.ranges:
         return CharClass((_NUL,), negated=True) if of.negated else of
+    if of.negated and of.ranges[-1][1] > _LAST_ASCII:  # `emit` would do so
+        of = CharClass(matchable(of))
     if any(_DASH in pair for pair in of.ranges):
         return _without_dash(of)
     ranges: list[tuple[int, int]] = []

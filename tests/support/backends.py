@@ -29,7 +29,7 @@ ANY = Grammar.parse('root ::= "{}"')
 
 def prompt_tokens(backend: InProcess, messages: Sequence[Message], *, constrained: bool) -> list[int]:
     """Return the prompt of a conversation as the backend tokenizes it."""
-    return backend._encoded(backend._template.prompt(Request(messages, ANY if constrained else None)))
+    return backend._tokens(backend._template.prompt(Request(messages, ANY if constrained else None)))
 
 
 async def acomplete(backend: Backend, request: Request) -> Completion:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
-from gbnf_server.system.append_log import AppendLog
+from gbnf_server.planner.run_log import RunLog
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,
@@ -132,13 +132,13 @@ def dying_log(lines: int) -> Iterator[Callable[[], None]]:
     Gives what raises Killed once the process has ended.
     """
     left = lines
-    append = AppendLog.append
+    append = RunLog.append
 
     def check() -> None:
         if left <= 0:
             raise Killed
 
-    def dying(log: AppendLog, value: Any, **options: Any) -> None:
+    def dying(log: RunLog[Any, Any], value: Any, **options: Any) -> None:
         nonlocal left
         check()
         append(log, value, **options)
@@ -146,7 +146,7 @@ def dying_log(lines: int) -> Iterator[Callable[[], None]]:
         check()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AppendLog, "append", dying)
+        patch.setattr(RunLog, "append", dying)
         yield check
 
 

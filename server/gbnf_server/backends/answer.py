@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.calls.stop_strings import StopStrings
@@ -86,6 +86,12 @@ class ReadCall:
     def arguments(self) -> str:
         """The arguments so far."""
         return "".join(self.pieces)
+
+    def parsed(self) -> Any:
+        """Return the value of the arguments; None if they are not valid JSON."""
+        with suppress(InvalidJsonError, RecursionError):
+            return parse_json(self.arguments)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,9 +375,8 @@ def _key(call: ReadCall) -> str:
     """Return what equal calls have in common."""
     from gbnf.schema.value_sets import equality_key  # noqa: PLC0415 - needed once there is a call
 
-    with suppress(InvalidJsonError, RecursionError):
-        return equality_key([call.name, parse_json(call.arguments)])
-    return f"{call.name} {call.arguments}"
+    arguments = call.parsed()
+    return f"{call.name} {call.arguments if arguments is None else equality_key(arguments)}"
 
 
 def _reported_probabilities(
@@ -394,18 +399,10 @@ def unfinished(pieces: Sequence[AnswerPiece]) -> Completion:
     return Completion(text, "length", Usage(0, len(pieces)), reasoning=reasoning)
 
 
-async def end_of(events: AsyncGenerator[AnswerEvent, None]) -> Answered:
-    """Return the end of an answer."""
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, Answered):
-                return event
-    raise AssertionError("an answer ends with `Answered`")
-
-
 async def collect_answer(backend: Backend, asked: Asked) -> Answered:
     """Return the end of an answer of a backend."""
-    return await end_of(answer(backend, asked))
+    async with aclosing(answer(backend, asked)) as events:
+        return [event async for event in events if isinstance(event, Answered)][-1]
 
 
 def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | None:

@@ -291,13 +291,7 @@ class HttpSession:
             pause = min(2 * pause, 5.0)
 
     async def _send(
-        self,
-        method: Method,
-        path: str,
-        content: bytes | None,
-        tokens: int,
-        deadline: float,
-        by_line: bool,
+        self, method: Method, path: str, content: bytes | None, tokens: int, deadline: float, by_line: bool
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Send a request once, and yield what comes. Raises BackendError if it is compressed or too long."""
         size = _MOST
@@ -320,7 +314,12 @@ class HttpSession:
                 self._bytes_left = size
                 headers = [(name, value) for name, value in answer.headers if name.lower() in _READ]
                 response = httpx.Response(answer.status, headers=headers)
-                coding = _coding(response)
+                coding = response.headers.get("content-encoding", "").strip().lower() or "identity"
+                if response.is_success and coding != "identity":
+                    raise BackendError(
+                        f"the server compressed its answer ({coding[:40]!r}), against the request. "
+                        "Disable compression for it, or for the proxy in front of it."
+                    )
                 lines = LineDecoder() if response.is_success and by_line else None
                 kept = bytearray()
                 chunks = answer.aiter_stream()
@@ -436,17 +435,6 @@ _KEPT_S = 4.0  # a second before llama-server and uvicorn close a connection
 _MOST_KEPT = 4
 """Connections of an event loop between exchanges: each takes one of a llama-server's threads."""
 _LONGEST_RETRY_AFTER = 64
-
-
-def _coding(response: httpx.Response) -> str:
-    """Return how the body is compressed. Raises BackendError if that of a successful response is."""
-    coding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
-    if response.is_success and coding != "identity":
-        raise BackendError(
-            f"the server compressed its answer ({coding[:40]!r}), against the request. "
-            "Disable compression for it, or for the proxy in front of it."
-        )
-    return str(coding)
 
 
 def _is_retryable(error: httpx.RequestError) -> bool:

@@ -28,9 +28,7 @@ def refuse_images(messages: Sequence[Message], name: str) -> None:
 def openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of OpenAI's chat API, the arguments of its calls as JSON text."""
     images = message.get("images", ())
-    plain: dict[str, Any] = {
-        key: value for key, value in message.items() if key not in {"images", "thinking"}
-    }
+    plain = {key: value for key, value in message.items() if key not in {"images", "thinking"}}
     if calls := message.get("tool_calls"):
         plain["tool_calls"] = [_openai_call(call) for call in calls]
     if not images:

@@ -207,7 +207,9 @@ class InProcess(RequestBackend):
                 if request.timeout_s is not None:
                     timer.start()
                 prompt = self._template.prompt(request)
-                tokens = self._encoded(prompt)
+                tokens = self._tokens(prompt)
+                if len(tokens) >= self._context_length:
+                    raise ContextOverflowError(len(tokens) + 1, self._context_length)
                 started = time.perf_counter()
                 stop.begin("the grammar engine reads a grammar")
                 constraint = None if grammar is None else self._engine.constraint(grammar)
@@ -276,12 +278,6 @@ class InProcess(RequestBackend):
         start = self._model.bos_token
         if start is not None and tokens[:1] != [start]:
             tokens.insert(0, start)
-        return tokens
-
-    def _encoded(self, prompt: str) -> list[int]:
-        tokens = self._tokens(prompt)
-        if len(tokens) >= self._context_length:
-            raise ContextOverflowError(len(tokens) + 1, self._context_length)
         return tokens
 
     def _control_texts(self, request: Request) -> frozenset[str]:

@@ -128,12 +128,6 @@ class _ServerProperties:
     watched: HttpSession | None = None
     connection: object | None = None
 
-    @property
-    def are_current(self) -> bool:
-        """Whether the server is the same process as when it told them."""
-        watched = self.watched
-        return watched is not None and watched.connection is self.connection is not None
-
 
 class LlamaServer(HttpBackend):
     """A llama-server at an address, by default on port 9931 or else 8080 of this machine.
@@ -246,7 +240,12 @@ class LlamaServer(HttpBackend):
         """Return the present properties, the prompt with its images, and the special tokens to preserve."""
         properties = await self._present(refresh=True)
         prompt, images = await self._prompt(request, properties, session)
-        preserved = _preserved_tokens(request, properties)
+        preserved: list[str] = []  # whose texts belong to the answer
+        info = properties.info
+        if request.is_native and info.tool_format is not None:
+            preserved += info.tool_format.control_texts
+        elif request.grammar is None and info.reasoning_tags is not None:
+            preserved += info.reasoning_tags.tokens
         if grammar is not None and grammar.is_parsed:
             preserved += await _terminal_texts(grammar, session, properties.tokens, self.name)
         return properties, prompt, images, preserved
@@ -275,8 +274,10 @@ class LlamaServer(HttpBackend):
     async def _present(self, *, refresh: bool = False) -> _ServerProperties:
         """Return the cached properties; with `refresh`, those of the present server and model."""
         known = self._properties
-        if known is not None and (known.are_current or not refresh):
-            return known
+        if known is not None:
+            watched = known.watched  # until it closes, the server is the same process
+            if not refresh or (watched is not None and watched.connection is known.connection is not None):
+                return known
         async with self._http.session() as session:
             found = await self._fetch_properties(session, known)
             self._clear_properties()
@@ -289,50 +290,50 @@ class LlamaServer(HttpBackend):
     ) -> _ServerProperties:
         """Return the properties of the present server, those that are known if they are the same."""
         props = await _request(session, "GET", "/props")
-        if properties is None or props != properties.props:
-            length = wire.parse_count(wire.value_at(props, "default_generation_settings", "n_ctx"))
-            if not length:
-                raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
-            is_demonstration = any(
-                DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
-            )
-            slots = wire.parse_count(props.get("total_slots")) or 1
-            asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
-            try:
-                roles = read_roles([await self._attempt(session, given) for given in asked])
-            except ChatTemplateError as error:
-                raise BackendError(f"the model's chat template fails: {error}") from None
-            template = str(props.get("chat_template", ""))
-            begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
-            tool_format = find_tool_format(template, begin, end)
-            reasoning_tags = find_reasoning_tags(template)
-            marker = str(props.get("media_marker") or _MEDIA_MARKER)
-            names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
-            rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
-            copy = TemplateCopy(template, begin, end)
-            for request in samples(with_tools=tool_format is not None) if copy.renderer is not None else ():
-                given, _ = _template_input(rules.conversation(request), marker)
-                copy.compare(given, await self._attempt(session, given), is_sample=True)
-            return _ServerProperties(
-                props,
-                length,
-                ModelInfo(
-                    name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
-                    prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
-                    reasoning_tags=reasoning_tags,
-                    takes_images=bool(wire.value_at(props, "modalities", "vision")),
-                    tool_format=tool_format,
-                    parameters=await _parameters(session),
-                    slots=slots,
-                    build=str(props.get("build_info", "")),
-                    template_variables=template_variables(template),
-                ),
-                rules,
-                marker,
-                ServerSlots(slots),
-                copy,
-            )
-        return properties
+        if properties is not None and props == properties.props:
+            return properties
+        length = wire.parse_count(wire.value_at(props, "default_generation_settings", "n_ctx"))
+        if not length:
+            raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
+        is_demonstration = any(
+            DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
+        )
+        slots = wire.parse_count(props.get("total_slots")) or 1
+        asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
+        try:
+            roles = read_roles([await self._attempt(session, given) for given in asked])
+        except ChatTemplateError as error:
+            raise BackendError(f"the model's chat template fails: {error}") from None
+        template = str(props.get("chat_template", ""))
+        begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
+        tool_format = find_tool_format(template, begin, end)
+        reasoning_tags = find_reasoning_tags(template)
+        marker = str(props.get("media_marker") or _MEDIA_MARKER)
+        names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
+        rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
+        copy = TemplateCopy(template, begin, end)
+        for request in samples(with_tools=tool_format is not None) if copy.renderer is not None else ():
+            given, _ = _template_input(rules.conversation(request), marker)
+            copy.compare(given, await self._attempt(session, given), is_sample=True)
+        return _ServerProperties(
+            props,
+            length,
+            ModelInfo(
+                name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
+                prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
+                reasoning_tags=reasoning_tags,
+                takes_images=bool(wire.value_at(props, "modalities", "vision")),
+                tool_format=tool_format,
+                parameters=await _parameters(session),
+                slots=slots,
+                build=str(props.get("build_info", "")),
+                template_variables=template_variables(template),
+            ),
+            rules,
+            marker,
+            ServerSlots(slots),
+            copy,
+        )
 
     async def _attempt(self, session: HttpSession, given: TemplateInput) -> str | ChatTemplateError:
         """Have the server render a prompt that its template may refuse."""
@@ -447,16 +448,6 @@ def _template_input(conversation: Conversation, media_marker: str) -> tuple[Temp
         return TemplateInput(messages, {**conversation.variables, "enable_thinking": reasons}), images
     variables = {**conversation.variables, **switches(form.template, reasoning=reasons)}
     return TemplateInput(adapt_conversation(form, messages), variables, conversation.tools), images
-
-
-def _preserved_tokens(request: Request, properties: _ServerProperties) -> list[str]:
-    """Return the special tokens whose texts belong to the answer."""
-    info = properties.info
-    if request.is_native and info.tool_format is not None:
-        return list(info.tool_format.control_texts)
-    if request.grammar is None and info.reasoning_tags is not None:
-        return list(info.reasoning_tags.tokens)
-    return []
 
 
 _GRAMMAR_ERRORS: wire.GrammarErrors = ((400,), ("grammar",))

@@ -89,12 +89,16 @@ def adapt_messages(
     if not roles.tool:
         adapted = [_as_user_message(message) if message["role"] == "tool" else message for message in adapted]
     if not roles.system:
-        adapted = [
-            {**message, "role": "user"} if message["role"] == "system" else message for message in adapted
-        ]
-    if not (roles.system and roles.tool):
-        adapted = _alternating(adapted)
-    return [_escaped(message, escape) for message in adapted]
+        adapted = [{**each, "role": "user"} if each["role"] == "system" else each for each in adapted]
+    if roles.system and roles.tool:
+        return [_escaped(message, escape) for message in adapted]
+    joined: list[Message] = []
+    for message in adapted:
+        if joined and message["role"] == joined[-1]["role"] == "user":
+            joined[-1] = _joined(joined[-1], message)
+        else:
+            joined.append(message)
+    return [_escaped(message, escape) for message in joined]
 
 
 def escape_texts(value: Any, escape: Escape) -> Any:
@@ -108,16 +112,6 @@ def _escaped(message: Message, escape: Escape) -> Message:
 
 
 _NO_TEXTS = {"role", "images", "thinking"}
-
-
-def _alternating(messages: Sequence[Message]) -> list[Message]:
-    joined: list[Message] = []
-    for message in messages:
-        if joined and message["role"] == joined[-1]["role"] == "user":
-            joined[-1] = _joined(joined[-1], message)
-        else:
-            joined.append(message)
-    return joined
 
 
 def _joined(first: Message, second: Message) -> Message:
@@ -171,11 +165,8 @@ class Conversation:
     def render(self) -> str:
         """Return the prompt of an answer in the tool-call format. Raises ToolFormatError."""
         assert self.tool_format is not None
-        return self.finish(
-            self.tool_format.prompt(
-                self.messages, self.tools, reasoning=self.reasons, variables=self.variables
-            )
-        )
+        known = self.messages, self.tools
+        return self.finish(self.tool_format.prompt(*known, reasoning=self.reasons, variables=self.variables))
 
     def finish(self, prompt: str) -> str:
         """Return the rendered prompt with the reasoning that was begun, or without any if there is none."""

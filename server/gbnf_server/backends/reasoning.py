@@ -58,10 +58,6 @@ class ReasoningTags:
         """The text between `end` and the answer, without whitespace around it."""
         return "" if self.generation_prompt else self.answer_prefix.strip()
 
-    def answer_text(self, after: str) -> str:
-        """Return the answer in the text after `end`."""
-        return after.lstrip().removeprefix(self.separator).lstrip()
-
     @property
     def tokens(self) -> tuple[str, ...]:
         """The names of special tokens in the tags, each once."""
@@ -88,7 +84,7 @@ KNOWN_REASONING_TAGS: tuple[ReasoningTags, ...] = (
 
 def find_reasoning_tags(template: str) -> ReasoningTags | None:
     """Return the tags in a chat template; None for a model without reasoning."""
-    return next((each for each in KNOWN_REASONING_TAGS if each.opening.strip() in template), None)
+    return next((each for each in KNOWN_REASONING_TAGS if each.begin in template), None)
 
 
 def reasoning_message(reasoning: str, *, closed: bool = False) -> Message:
@@ -116,7 +112,7 @@ def append_reasoning(prompt: str, message: Message, reasoning_tags: ReasoningTag
 def open_reasoning_tags(prompt: str) -> ReasoningTags | None:
     """Return the tags of the reasoning that the prompt begins, None if it begins none."""
     bare = prompt.rstrip()
-    return next((each for each in KNOWN_REASONING_TAGS if bare.endswith(each.opening.strip())), None)
+    return next((each for each in KNOWN_REASONING_TAGS if bare.endswith(each.begin)), None)
 
 
 def close_reasoning(prompt: str) -> str:
@@ -126,7 +122,7 @@ def close_reasoning(prompt: str) -> str:
     """
     bare = prompt.rstrip()
     for each in KNOWN_REASONING_TAGS:
-        if bare.endswith(each.opening.strip()):
+        if bare.endswith(each.begin):
             return f"{bare}\n\n{each.closing}{each.answer_prefix}"
         if each.generation_prompt and bare.endswith(each.generation_prompt):
             return f"{prompt}{each.answer_prefix.removeprefix(each.generation_prompt)}"
@@ -192,7 +188,8 @@ class ReasoningSplitter:
         text = "".join(self._texts)
         if self._tags is None and not self._is_direct and (found := find_unopened_end(text)):
             tags, index = found
-            return text[:index].strip(), tags.answer_text(text[index + len(tags.end) :])
+            after = text[index + len(tags.end) :].lstrip()
+            return text[:index].strip(), after.removeprefix(tags.separator).lstrip()
         return "".join(self._reasoning), text
 
     def _split(self) -> Steps[None]:
@@ -238,7 +235,8 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
             depth += 1 if sign == "{" else -1
         elif not depth and (sign[0] == "`" or (sign[0] == "<" and at <= last)):
             close = {"`": "`", "```": "\n```"}.get(sign, "</parameter>")
-            end = text.find(close, at, _line_end(text, at) if sign == "`" else len(text))
+            ends = text.find("\n", at) if sign == "`" else -1
+            end = text.find(close, at, len(text) if ends < 0 else ends)
             at = at if end < 0 else end + len(close)
     return None
 
@@ -254,11 +252,6 @@ _IN_JSON = re.compile(
     re.DOTALL,
 )
 """Brackets and strings of an object as models write it; an unclosed string extends to the end."""
-
-
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
 
 
 @cache

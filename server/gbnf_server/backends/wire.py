@@ -234,12 +234,8 @@ def parse_logprobs(entries: Any, count: int | None) -> tuple[TokenLogprob, ...]:
         parsed = _token_logprob(entry)
         if parsed is not None and parsed[0]:
             others = value_at(entry, "top_logprobs")
-            top = [
-                each
-                for each in map(_token_logprob, others if isinstance(others, list) else ())
-                if each is not None
-            ]
-            found.append(TokenLogprob(*parsed, tuple(top[:count])))
+            top = filter(None, map(_token_logprob, others if isinstance(others, list) else ()))
+            found.append(TokenLogprob(*parsed, (*top,)[:count]))
     return tuple(found)
 
 

@@ -50,8 +50,9 @@ def check(
     """
     parsed = read_grammar(grammar, warns=text is None)
     loaded = engine and _load_in_engine(parsed, vocab)
-    if text is None and grammar != "-":
-        text = _piped()
+    if text is None and grammar != "-" and sys.stdin is not None and not sys.stdin.isatty():
+        piped = sys.stdin.buffer.read().decode(errors="surrogateescape")
+        text = piped.removesuffix("\n").removesuffix("\r") if piped else None
     if json_:
         accepted = _print_json(parsed, text)
         raise typer.Exit(ExitCode.SUCCESS if accepted else ExitCode.FAILURE)
@@ -76,14 +77,6 @@ def _print_json(grammar: Grammar, text: str | None) -> bool:
         value |= {"line": match.line, "column": match.column, "expected": match.expected}
     write(json.dumps(value, ensure_ascii=False))
     return bool(value["accepted"])
-
-
-def _piped() -> str | None:
-    """Return the text on standard input; None at a terminal, or if it is empty."""
-    if sys.stdin is None or sys.stdin.isatty():
-        return None
-    text = sys.stdin.buffer.read().decode(errors="surrogateescape")
-    return text.removesuffix("\n").removesuffix("\r") if text else None
 
 
 def _load_in_engine(grammar: Grammar, vocab: str | None) -> bool:

@@ -37,23 +37,18 @@ def compile_(
     schema: Annotated[str | None, SCHEMA_OPTION] = None,
     query: Annotated[
         str | None,
-        typer.Option(
-            help="Include only the tools that the pool filter keeps for this request, as for a large model. "
+        (
+            "Include only the tools that the pool filter keeps for this request, as for a large model. "
             "`gbnf run` offers fewer to one with less than a billion parameters, or 3 billion if its chat "
             "template has tools: those also depend on the model's own choice and on earlier steps."
         ),
     ] = None,
     max_tools: MaxToolsOption = None,
-    report: Annotated[
-        bool, typer.Option("--report", help="Print to stderr what the grammar does not enforce.")
-    ] = False,
-    final_answer: Annotated[
-        bool, typer.Option("--final-answer", help="Include the tool final_answer.")
-    ] = False,
-    ask_user: Annotated[bool, typer.Option("--ask-user", help="Include the tool ask_user.")] = False,
+    report: Annotated[bool, "Print to stderr what the grammar does not enforce."] = False,
+    final_answer: Annotated[bool, "Include the tool final_answer."] = False,
+    ask_user: Annotated[bool, "Include the tool ask_user."] = False,
     step: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Earlier step that from_step may refer to; repeatable."),
+        list[int] | None, typer.Option(min=1), "Earlier step that from_step may refer to; repeatable."
     ] = None,
     whitespace: WhitespaceOption = "default",
     max_depth: Annotated[
@@ -63,21 +58,15 @@ def compile_(
     ] = None,
     open_: Annotated[
         bool,
-        typer.Option(
-            "--open",
-            help="Allow properties that the schema does not declare, as JSON Schema does. Default: only "
-            "where it has additionalProperties, as in a call.",
+        (
+            "Allow properties that the schema does not declare, as JSON Schema does. Default: only "
+            "where it has additionalProperties, as in a call."
         ),
     ] = False,
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Fail if a tool or the schema has a mistake, or a tool cannot be compiled."
-        ),
+        bool, "Fail if a tool or the schema has a mistake, or a tool cannot be compiled."
     ] = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object: grammar, exact, findings, kept, dropped.")
-    ] = False,
+    json_: Annotated[bool, "Print a JSON object: grammar, exact, findings, kept, dropped."] = False,
 ) -> None:
     """Compile tools to one GBNF grammar on stdout, or one JSON Schema.
 

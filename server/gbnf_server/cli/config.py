@@ -50,6 +50,12 @@ _OF_ANOTHER_PLACE = frozenset({"api-key", "server-api-key", "ctx-size", "gpu-lay
 _OF_CLIENTS: dict[tuple[str, ...], frozenset[str]] = {("serve",): frozenset({"api-key"})}
 """Options that are about a command's own clients, so that no server replaces them."""
 _NAME_TOOLS = frozenset({"manifests", "tools", "mcp"})
+_OVERRIDE = (
+    (_NAME_TOOLS, _NAME_TOOLS),
+    (_NAME_A_MODEL, _NAME_A_MODEL),
+    (frozenset({"server", "backend"}), _OF_ANOTHER_PLACE),
+)
+"""Options, and those of the file that do not apply beside one of them on the command line."""
 _NEVER = frozenset({"help", "version", "yes"})
 _providers: ContextVar[Mapping[str, Provider]] = ContextVar("_providers")
 """Those of the configuration file of the running command line."""
@@ -65,19 +71,19 @@ class _Setting:
     value: Any
 
 
-def find_config_file(folder: Path | None = None) -> Path | None:
+def find_config_file() -> Path | None:
     """Return the configuration file, None if there is none.
 
-    It is $GBNF_CONFIG (empty: no file), otherwise the first `gbnf.toml` in `folder` (default: the current
-    one) and the folders above it, otherwise the one in the user's configuration folder. Raises InputError if
-    the variable names no file, SetupError for a file of another user.
+    It is $GBNF_CONFIG (empty: no file), otherwise the first `gbnf.toml` in the current folder and those above
+    it, otherwise the one in the user's configuration folder. Raises InputError if the variable names no file,
+    SetupError for a file of another user.
     """
     chosen = os.environ.get(CONFIG_VARIABLE)
     if chosen is not None:
         if chosen and not Path(chosen).is_file():
             raise InputError(f"${CONFIG_VARIABLE} is {chosen}, which is not a file. Correct or unset it.")
         return Path(chosen).absolute() if chosen else None
-    start = (folder or Path.cwd()).absolute()
+    start = Path.cwd()
     candidates = [place / FILE_NAME for place in (start, *start.parents)]
     candidates.append(config_folder() / FILE_NAME)
     found = next((path for path in candidates if path.is_file()), None)
@@ -103,7 +109,8 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     reader = _ConfigReader(path)
     content = reader.content()
     _providers.set(dict(reader.providers(content.pop("providers", {}))))
-    context.default_map = reader.defaults(content, context.command, _overridden(given))
+    overridden = frozenset(each for names, others in _OVERRIDE if given & names for each in others)
+    context.default_map = reader.defaults(content, context.command, overridden)
     if context.invoked_subcommand in context.default_map:
         say(f"config: {path}")
 
@@ -113,18 +120,6 @@ def configured_providers() -> Mapping[str, Provider]:
     from gbnf.tools.providers import PROVIDERS
 
     return {**PROVIDERS, **_providers.get({})}
-
-
-def _overridden(given: set[str]) -> frozenset[str]:
-    """Return the options that do not apply beside those on the command line."""
-    overridden = frozenset[str]()
-    if given & _NAME_TOOLS:
-        overridden |= _NAME_TOOLS
-    if given & _NAME_A_MODEL:
-        overridden |= _NAME_A_MODEL
-    if given & {"server", "backend"}:
-        overridden |= _OF_ANOTHER_PLACE
-    return overridden
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,11 +87,10 @@ class Check:
 
 def doctor(
     model: Annotated[
-        str | None,
-        typer.Option(metavar="F.gguf|NAME", help="Also check that this model, or smollm2, loads and fits."),
+        str | None, "F.gguf|NAME", "Also check that this model, or smollm2, loads and fits."
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to check.")] = LLAMA_SERVER_PORT,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535), "Port to check."] = LLAMA_SERVER_PORT,
+    json_: Annotated[bool, "Print one JSON array."] = False,
 ) -> None:
     """Check this machine: one line per check, with a fix for what is missing.
 
@@ -130,11 +129,11 @@ def checks(model: Path | None = None, *, port: int = LLAMA_SERVER_PORT) -> Itera
     yield llama
     if loaded:
         yield _cpu()
-        offload = "supported by this build", "none: this build computes on the CPU"
         if loaded["offload"]:
-            yield Check("GPU offload", "ok", offload[0])
+            yield Check("GPU offload", "ok", "supported by this build")
         else:
-            yield Check("GPU offload", "limited", offload[1], f"With a GPU: {_WITH_GPU}")
+            found = "none: this build computes on the CPU"
+            yield Check("GPU offload", "limited", found, f"With a GPU: {_WITH_GPU}")
         yield _llama_server()
     if loaded and model is not None:
         yield from _model(model)

@@ -96,16 +96,8 @@ def extract(
     input_files.check_one_stdin(schema, *given)
     texts = _texts(given, column)
     with interruptible("run the same command again to continue" if output else ""):
-        opened = _opened(
-            source,
-            schema,
-            sampling,
-            concurrency,
-            instructions,
-            attempts,
-            spans=not no_spans,
-            date_order=date_order,
-        )
+        options = {"attempts": attempts, "spans": not no_spans, "date_order": date_order}
+        opened = _opened(source, schema, sampling, concurrency, instructions=instructions, **options)
         with opened as extractor:
             for finding in extractor.findings:
                 say(escape_line(str(finding)), "checked afterwards")
@@ -185,13 +177,12 @@ def _opened(
     schema: str,
     sampling: SamplingOptions,
     concurrency: int = 1,
-    instructions: str = "",
-    attempts: int = 3,
-    *,
-    spans: bool,
-    date_order: Literal["day", "month"] | None = None,
+    **options: Any,
 ) -> Iterator[Extractor[Any]]:
-    """Give what extracts values of a schema. Raises InputError with the file's name, and BackendError."""
+    """Give what extracts values of a schema, with the `options` of an `Extractor`.
+
+    Raises InputError with the file's name, and BackendError.
+    """
     from gbnf_server.planner.extraction import Extractor
 
     wanted = input_files.read_schema_source(schema)
@@ -200,14 +191,11 @@ def _opened(
             extractor: Extractor[Any] = Extractor(
                 wanted.schema if wanted.type is None else wanted.type,
                 opened,
-                instructions=instructions,
-                attempts=attempts,
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 seed=sampling.seed,
-                spans=spans,
-                date_order=date_order,
                 clamp=sampling.clamp,
+                **options,
             )
         except (SchemaError, ManifestError) as error:
             raise InputError(f"{input_files.source_name(schema)}: {error}") from None

@@ -264,22 +264,15 @@ class ModelSource(ModelOptions):
                         f"{option} applies to a model in process. A llama-server gets it when it starts: "
                         f"gbnf server start {prefix}{option} {value}"
                     )
-        match self.backend_name:
-            case "in-process" | "llama-server" if self.backend is None:
-                if self.model is not None and self.server is not None:
-                    raise typer.BadParameter("use --model or --server, not both")
-            case "in-process":
-                if self.server is not None:
-                    raise typer.BadParameter("--server does not apply to --backend in-process")
-            case "llama-server":
-                if self.model is not None:
-                    raise typer.BadParameter("--model does not apply to a llama-server: it serves one model")
-            case "ollama":
-                if self.model is None:
-                    raise typer.BadParameter("--backend ollama requires --model NAME")
-            case _:
-                if self.server is None:
-                    raise typer.BadParameter(f"--backend {self.backend_name} requires --server URL")
+        has_model, has_server = self.model is not None, self.server is not None
+        wrong, problem = {
+            None: (has_model and has_server, "use --model or --server, not both"),
+            "in-process": (has_server, "--server does not apply to --backend in-process"),
+            "llama-server": (has_model, "--model does not apply to a llama-server: it serves one model"),
+            "ollama": (not has_model, "--backend ollama requires --model NAME"),
+        }.get(self.backend, (not has_server, f"--backend {self.backend} requires --server URL"))
+        if wrong:
+            raise typer.BadParameter(problem)
         if self.backend_name == "in-process" and self.hf is None:
             if self.model is not None:
                 check_gguf(self.path())

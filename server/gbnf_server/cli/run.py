@@ -49,22 +49,18 @@ _CODES: dict[Outcome, ExitCode] = {
 
 
 def run(
-    query: Annotated[
-        str, typer.Argument(metavar="REQUEST", help="Request in natural language; -: standard input.")
-    ],
+    query: Annotated[str, typer.Argument(), "REQUEST", "Request in natural language; -: standard input."],
     *,
     source: ModelSource,
     sources: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
-    image: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Image for the request; repeatable.")
-    ] = None,
+    image: Annotated[list[Path] | None, "FILE", "Image for the request; repeatable."] = None,
     yes: ApproveAllOption = False,
     output: OutputOptions,
     call_format: Annotated[
         Literal["native", "server", "json", "text", "lines"] | None,
-        typer.Option(
-            help="How the model writes calls: as its chat template does (default if that has tools) or as "
+        (
+            "How the model writes calls: as its chat template does (default if that has tools) or as "
             "JSON, both constrained by a grammar, by the server's own tool calling (default of --backend "
             "openai, if the server has it), as text tool calls in any common syntax, or in the line "
             "protocol. GBNF_GRAMMAR=0: json without a grammar."
@@ -72,33 +68,20 @@ def run(
     ] = None,
     reasoning: Annotated[
         Literal["off", "field", "free"] | None,
-        typer.Option(help="Reasoning before each call: in a field of the call, or as free text."),
+        "Reasoning before each call: in a field of the call, or as free text.",
     ] = None,
     reasoning_budget: Annotated[
-        int | None, typer.Option(min=1, help="Maximum tokens of free reasoning. Default: 256.")
+        int | None, typer.Option(min=1), "Maximum tokens of free reasoning. Default: 256."
     ] = None,
     style: StyleOption = None,
-    no_profile: Annotated[
-        bool, typer.Option("--no-profile", help="Ignore the profile that `gbnf tune` saved for the model.")
-    ] = False,
-    no_salvage: Annotated[
-        bool, typer.Option("--no-salvage", help="Build no answer from results if the run ends without one.")
-    ] = False,
+    no_profile: Annotated[bool, "Ignore the profile that `gbnf tune` saved for the model."] = False,
+    no_salvage: Annotated[bool, "Build no answer from results if the run ends without one."] = False,
     evidence: EvidenceOption = None,
-    repeat_calls: Annotated[
-        bool,
-        typer.Option("--repeat-calls", help="Allow calls that repeat earlier ones."),
-    ] = False,
+    repeat_calls: Annotated[bool, "Allow calls that repeat earlier ones."] = False,
     ask_user: Annotated[
-        bool,
-        typer.Option(
-            "--ask-user",
-            help="Let the model ask you questions. Default at a terminal, but for the demonstration model.",
-        ),
+        bool, "Let the model ask you questions. Default at a terminal, but for the demonstration model."
     ] = False,
-    no_ask_user: Annotated[
-        bool, typer.Option("--no-ask-user", help="Let the model ask no questions.")
-    ] = False,
+    no_ask_user: Annotated[bool, "Let the model ask no questions."] = False,
     planning: PlanningOptions,
     max_tools: MaxToolsOption = None,
     sampling: SamplingOptions,

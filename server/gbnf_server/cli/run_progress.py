@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, assert_never
 
@@ -275,16 +275,12 @@ def summary(result: Mapping[str, Any]) -> str:
 
 def describe_salvage(salvage: planner.SalvagedAnswer) -> str:
     """Describe what a salvaged answer is based on."""
-    steps = f"step {salvage.steps[0]}" if len(salvage.steps) == 1 else f"steps {_joined(salvage.steps)}"
+    *most, last = map(str, salvage.steps)
+    steps = f"steps {', '.join(most)} and {last}" if most else f"step {last}"
     if salvage.by == "model":
         return f"not the run's answer: generated from the results of {steps}"
     because = f" ({salvage.error.removeprefix('error: ')})" if salvage.error else ""
     return f"not the run's answer: a list of the results of {steps}{because}"
-
-
-def _joined(numbers: Sequence[int]) -> str:
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} and {last}"
 
 
 def duration(seconds: float) -> str:
@@ -301,9 +297,20 @@ def run_hints(run: planner.Run, events: Iterable[planner.Event], undone: str = "
         return (f"Nothing was changed. To have no answer before {undone} has succeeded: --require {undone}.",)
     if run.outcome in {"answered", "failed"}:
         return ()
-    offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, planner.StepStarted))
-    offered = max(map(len, offers), default=0)
-    return tuple(_hints(run, offered))
+    hints = []
+    done = {step.name for step in run.steps if step.result is not None} - _BUILT_IN
+    if len(done) == 1:
+        [name] = done
+        hints.append(f"If the result of {name} is the answer, end the run with it: --terminal {name}.")
+    calls = Counter(canonical(dict(step.call)) for step in run.steps if step.call is not None)
+    if max(calls.values(), default=0) > 1 or any(step.refusal or step.fault for step in run.steps):
+        offers = (set(event.tools) - _BUILT_IN for event in events if isinstance(event, planner.StepStarted))
+        if (offered := max(map(len, offers), default=0)) > BEST:
+            hints.append(f"Offer fewer than {offered} tools: --max-tools {max(BEST, offered // 3)}.")
+        if any(step.refusal in _NO_CALL for step in run.steps):
+            hints.append("Let `gbnf tune` find the way of writing calls that suits the model.")
+        hints.append("Try a larger model: --model FILE.gguf.")
+    return tuple(hints)
 
 
 def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
@@ -322,21 +329,3 @@ def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     if not (uncovered_values(request, ()) or names_kind_of_file(request)):
         asked = tuple(tool for tool in asked if tool not in file_tools(asked))
     return best_first(asked, request)[0].name if asked else ""
-
-
-def _hints(run: planner.Run, offered: int) -> Iterator[str]:
-    done = {step.name for step in run.steps if step.result is not None} - _BUILT_IN
-    if len(done) == 1:
-        [name] = done
-        yield f"If the result of {name} is the answer, end the run with it: --terminal {name}."
-    calls = Counter(canonical(dict(step.call)) for step in run.steps if step.call is not None)
-    has_trouble = any(step.refusal or step.fault for step in run.steps) or any(
-        count > 1 for count in calls.values()
-    )
-    if not has_trouble:
-        return
-    if offered > BEST:
-        yield f"Offer fewer than {offered} tools: --max-tools {max(BEST, offered // 3)}."
-    if any(step.refusal in _NO_CALL for step in run.steps):
-        yield "Let `gbnf tune` find the way of writing calls that suits the model."
-    yield "Try a larger model: --model FILE.gguf."

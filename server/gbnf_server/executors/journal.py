@@ -183,7 +183,11 @@ class Journal:
                 operation for operation in operations if operation.end == "done" and operation.turn != turn
             ]
             if not done:
-                raise ExecutorError(self._nothing_to_undo())
+                if self._records.pruned_turns():
+                    problem = f"there is nothing left to undo: {_RETENTION}; earlier ones were discarded"
+                    raise ExecutorError(problem)
+                problem = "there is nothing to undo: no earlier request changed anything"
+                raise ExecutorError("; ".join([problem, *self._damaged(0)]))
             undoing = UndoOperation(self._workspace)
             latest = [operation for operation in done if operation.turn == done[-1].turn]
             for operation in reversed(latest):
@@ -208,12 +212,6 @@ class Journal:
             elif operation is not None:
                 readable.append(operation)
         return readable
-
-    def _nothing_to_undo(self) -> str:
-        if self._records.pruned_turns():
-            return f"there is nothing left to undo: {_RETENTION}; earlier ones were discarded"
-        damaged = self._damaged(0)
-        return "; ".join(["there is nothing to undo: no earlier request changed anything", *damaged])
 
     def _lost(self, undone: Sequence[Operation]) -> list[str]:
         """Return sentences on what an undo of these operations cannot restore."""
@@ -272,7 +270,14 @@ class Journal:
                 case MakeFolder(path):
                     self._make_folders(operation, workspace.relative(workspace.resolve(path)))
                 case Trash(path):
-                    self._move_to_trash(operation, workspace.relative(workspace.locate(path)))
+                    real = workspace.relative(workspace.locate(path))
+                    with workspace.open_parent(real) as (parent, name):
+                        os.stat(name, dir_fd=parent, follow_symlinks=False)
+                        slot = self._slot(operation)
+                        kept = f"{slot}/{name}"
+                        self._step(operation, {"step": "trash", "path": real, "kept": kept})
+                        with workspace.open_folder(slot) as trash:
+                            os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
                 case Write(path, data, new):
                     real = workspace.relative(workspace.resolve(path))
                     if real not in approved and is_executed(workspace.root, real):
@@ -301,14 +306,6 @@ class Journal:
                     parent = inner
             finally:
                 os.close(parent)
-
-    def _move_to_trash(self, operation: Operation, path: str) -> None:
-        with self._workspace.open_parent(path) as (parent, name):
-            os.stat(name, dir_fd=parent, follow_symlinks=False)
-            slot = self._slot(operation)
-            self._step(operation, {"step": "trash", "path": path, "kept": f"{slot}/{name}"})
-            with self._workspace.open_folder(slot) as trash:
-                os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
 
     def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
         before = content(self._workspace, path)

@@ -160,7 +160,7 @@ class JournalStore:
         if settled.file == operation.file:
             return settled
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
-            if _exists(settled.file, folder):  # a copy that somebody made: keep both
+            if exists(settled.file, folder):  # a copy that somebody made: keep both
                 self.quarantine(operation)
                 return None
             os.rename(operation.file, settled.file, src_dir_fd=folder, dst_dir_fd=folder)
@@ -174,17 +174,15 @@ class JournalStore:
         try:
             with self._workspace.open_folder(place) as folder:
                 slots = os.listdir(folder)  # noqa: PTH208 - by descriptor
-            return any(
-                f"{place}/{slot}" not in recorded and not self._is_empty(f"{place}/{slot}") for slot in slots
-            )
+            for unknown in {f"{place}/{slot}" for slot in slots} - recorded:
+                with self._workspace.open_folder(unknown) as folder, os.scandir(folder) as inside:
+                    if next(inside, None) is not None:
+                        return True
+            return False
         except FileNotFoundError:
             return False
         except OSError:
             return True
-
-    def _is_empty(self, place: str) -> bool:
-        with self._workspace.open_folder(place) as folder, os.scandir(folder) as inside:
-            return next(inside, None) is None
 
     def drop(self, operation: Operation) -> None:
         """Delete the record of an operation that changed nothing."""
@@ -197,7 +195,7 @@ class JournalStore:
         """Rename a damaged record, so that it is kept, with what the trash has of it, and no longer read."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             number, name = 0, f"{operation.number}.damaged"
-            while _exists(name, folder):
+            while exists(name, folder):
                 number += 1
                 name = f"{operation.number}-{number}.damaged"
             os.rename(operation.file, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -248,10 +246,10 @@ class JournalStore:
             self._workspace.open_folder(TRASH_FOLDER) as trash,
             self._workspace.open_folder(PRUNED_FOLDER) as pruned,
         ):
-            if not _exists(number, trash):
+            if not exists(number, trash):
                 return
             name, again = number, 0
-            while _exists(name, pruned):
+            while exists(name, pruned):
                 again += 1
                 name = f"{number}-{again}"
             os.rename(number, name, src_dir_fd=trash, dst_dir_fd=pruned)
@@ -304,7 +302,8 @@ def _take(operation: Operation, line: bytes) -> bool:
     return True
 
 
-def _exists(name: str, folder: int) -> bool:
+def exists(name: str, folder: int) -> bool:
+    """Return whether the folder that is open as `folder` has an entry of this name, also a broken link."""
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

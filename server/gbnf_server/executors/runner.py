@@ -26,7 +26,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -133,7 +133,12 @@ def _end_of(output: str, secrets: Secrets) -> str:
 
 def _code(tool: Tool) -> protocol.Code:
     if tool.function is not None:
-        return _function_code(inspect.unwrap(tool.function))
+        function = inspect.unwrap(tool.function)
+        module, file = function.__module__, inspect.getsourcefile(function) or ""
+        if module == "__main__":  # which the child imports by its file
+            spec = sys.modules["__main__"].__spec__  # None for a script
+            module = "" if spec is None else spec.name
+        return protocol.Code(file, module, function.__qualname__)
     if tool.path is None:
         raise ExecutorError(
             f"'{tool.name}' cannot run: it was loaded without code. Give it a function, or a folder "
@@ -146,15 +151,6 @@ def _code(tool: Tool) -> protocol.Code:
             f"run(arguments, context) that returns an object, or remove the tool from the pool"
         )
     return protocol.Code(str(code))
-
-
-def _function_code(function: Callable[..., Any]) -> protocol.Code:
-    """Return how the child imports a function; one of the main module is imported by its file."""
-    module, file = function.__module__, inspect.getsourcefile(function) or ""
-    if module == "__main__":
-        spec = sys.modules["__main__"].__spec__  # None for a script
-        module = "" if spec is None else spec.name
-    return protocol.Code(file, module, function.__qualname__)
 
 
 class _DeclaredError(ExecutorError):  # what the executor itself said, in order
@@ -253,8 +249,10 @@ class _Child:
                     # read again only after the reply, so that at most one message is buffered
                     selector.unregister(self._to_child)
                     selector.register(self._from_child, selectors.EVENT_READ)
-                if self._from_child in ready and not self._received():
-                    raise self._crash()
+                if self._from_child in ready:
+                    self._inbox.feed(received := os.read(self._from_child, _CHUNK))
+                    if not received:
+                        raise self._crash()
                 if not self._pending and (message := self._inbox.next_message()) is not None:
                     began = time.monotonic()
                     reply = self._reply(message)
@@ -292,12 +290,6 @@ class _Child:
             except BrokenPipeError:
                 self._pending = b""  # it has ended; `_crash` says how
         return not self._pending
-
-    def _received(self) -> bool:
-        """Read what is in the pipe; return whether it is open."""
-        data = os.read(self._from_child, _CHUNK)
-        self._inbox.feed(data)
-        return bool(data)
 
     def _crash(self) -> ExecutorError:
         """Return an error that says how the executor ended, or that it closed its connection."""

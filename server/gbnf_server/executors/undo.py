@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gbnf_server.executors.journal_store import TRASH_FOLDER, Operation
+from gbnf_server.executors.journal_store import TRASH_FOLDER, Operation, exists
 from gbnf_server.executors.workspace import Workspace
 from gbnf_server.system.errors import ExecutorError
 
@@ -158,10 +158,9 @@ class UndoOperation:
     def _exists(self, path: str) -> bool:
         try:
             with self._workspace.open_parent(path) as (parent, name):
-                os.stat(name, dir_fd=parent, follow_symlinks=False)
+                return exists(name, parent)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return True
 
 
 def content(workspace: Workspace, path: str) -> str | None:

@@ -78,12 +78,8 @@ def _check(request: ChatRequest) -> None:
     }
     for param, is_given in refused.items():
         if is_given:
-            raise HttpError(
-                400,
-                f"the model {MODEL_NAME!r} does not take '{param}': it runs the server's own tools.",
-                "unsupported_parameter",
-                param,
-            )
+            problem = f"the model {MODEL_NAME!r} does not take '{param}': it runs the server's own tools."
+            raise HttpError(400, problem, "unsupported_parameter", param)
     if request.messages[-1]["role"] != "user":
         raise invalid_request("the last message must be the user's.", "messages")
 

@@ -138,12 +138,9 @@ async def _not_found(connection: HTTPConnection, _error: Exception) -> NoReturn:
 
 async def _not_allowed(connection: HTTPConnection, error: Exception) -> NoReturn:
     allowed = getattr(error, "headers", None) or {}
-    method = connection.scope["method"]
-    raise HttpError(
-        405,
-        f"{connection.url.path} does not take {method}. Use {allowed.get('Allow', 'another method')}.",
-        "method_not_allowed",
-    )
+    hint = f"Use {allowed.get('Allow', 'another method')}."
+    problem = f"{connection.url.path} does not take {connection.scope['method']}. {hint}"
+    raise HttpError(405, problem, "method_not_allowed")
 
 
 class _Handlers:
@@ -339,8 +336,5 @@ def problem_of(error: Exception, exchange: HttpExchange) -> HttpError:
             return HttpError(503, str(error), "backend_unreachable", retry_after=5)
         case _:
             log_error(error, request_id=exchange.request_id)
-            return HttpError(
-                500,
-                f"an internal error, which the server's log describes as {exchange.request_id}.",
-                "internal_error",
-            )
+            problem = f"an internal error, which the server's log describes as {exchange.request_id}."
+            return HttpError(500, problem, "internal_error")

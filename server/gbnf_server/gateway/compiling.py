@@ -127,7 +127,15 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
 
     Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
     """
-    tools = yield from _client_tools(request.callable_tools, target)
+    given: list[Tool] = []
+    for each in request.callable_tools:
+        given.append(client_tool(each))
+        yield 0
+    errors = yield from _compile_parts(given, target, target.tool_format)
+    # one that cannot be compiled accepts any arguments, as a finding says
+    tools = opened(
+        given, [left_out_finding(tool, errors[tool.name]) for tool in given if tool.name in errors]
+    )
     compiled = yield from _compile_request(request, target, tools)
     if not request.excluded or target.dialect != "gbnf":
         return compiled
@@ -143,16 +151,6 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     if found.protocol != compiled.protocol or found.enforcement.findings != compiled.enforcement.findings:
         return compiled
     return replace(found, prompt=compiled.prompt)
-
-
-def _client_tools(given: Iterable[FunctionTool], target: Target) -> Steps[tuple[Tool, ...]]:
-    """Return the tools of a client. One that cannot be compiled accepts any arguments, as a finding says."""
-    tools: list[Tool] = []
-    for each in given:
-        tools.append(client_tool(each))
-        yield 0
-    errors = yield from _compile_parts(tools, target, target.tool_format)
-    return opened(tools, [left_out_finding(tool, errors[tool.name]) for tool in tools if tool.name in errors])
 
 
 def _compile_parts(

@@ -11,7 +11,6 @@ from typing import TypeAlias
 from gbnf import Tool
 from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import call_text
-from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tools.coverage import argument_values
 from gbnf.tools.ranking import common_words
@@ -23,11 +22,7 @@ AskAgain: TypeAlias = Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered |
 
 
 async def answer_corrected(
-    source: AnswerSource,
-    tools: Sequence[Tool],
-    ask_again: AskAgain,
-    said: str,
-    asked: Asked,
+    source: AnswerSource, tools: Sequence[Tool], ask_again: AskAgain, said: str, asked: Asked
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer. Invalid calls are corrected if nothing of them has left.
 
@@ -40,7 +35,8 @@ async def answer_corrected(
         async for event in events:
             end = event if isinstance(event, Answered) else None
             if held is not None:
-                if end is not None and end.invalid and _are_whole(end.calls, held):
+                is_invalid = end is not None and end.invalid and len(end.calls) == _begun(held)
+                if end is not None and is_invalid and all(call.ended for call in end.calls):
                     end = await asyncio.to_thread(_repaired, end, tools) or await again(
                         end, ask_again, asked, end.calls
                     )
@@ -64,10 +60,6 @@ def _begun(piece: AnswerPiece) -> int:
     return sum(isinstance(delta, CallStarted) for delta in piece.deltas)
 
 
-def _are_whole(calls: Sequence[ReadCall], piece: AnswerPiece) -> bool:
-    return len(calls) == _begun(piece) and all(call.ended for call in calls)
-
-
 def _repaired(answered: Answered, tools: Sequence[Tool]) -> Answered | None:
     """Return an answer with repaired calls, None if one remains invalid."""
     calls: list[ReadCall] = []
@@ -79,12 +71,7 @@ def _repaired(answered: Answered, tools: Sequence[Tool]) -> Answered | None:
     return replace(answered, calls=tuple(calls), invalid=())
 
 
-async def again(
-    answered: Answered,
-    ask_again: AskAgain,
-    asked: Asked,
-    calls: Sequence[ReadCall],
-) -> Answered:
+async def again(answered: Answered, ask_again: AskAgain, asked: Asked, calls: Sequence[ReadCall]) -> Answered:
     """Return an answer with the calls of another; unchanged without any, and if they are invalid."""
     found = await ask_again(asked, calls)
     if found is None or found.completion.grammar_violation is not None or found.invalid:
@@ -96,11 +83,8 @@ async def again(
 
 def is_said(call: ReadCall, said: str) -> bool:
     """Return whether each value of a call is in what a user has said."""
-    try:
-        values = argument_values(parse_json(call.arguments))
-    except InvalidJsonError:
-        return False
-    return all(value.casefold() in said.casefold() for value in values)
+    given = call.parsed()
+    return given is not None and all(each.casefold() in said.casefold() for each in argument_values(given))
 
 
 def call_deltas(calls: Sequence[ReadCall]) -> list[Delta]:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import string
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -423,13 +423,8 @@ def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:
 def _failed_before(messages: Sequence[Message], calls: Sequence[ReadCall]) -> tuple[str, ...]:
     """Return the tools of the calls that have failed in the conversation with the same arguments."""
     failed = failed_calls(messages) if calls else {}
-    names: list[str] = []
-    for call in calls if failed else ():
-        with suppress(InvalidJsonError, RecursionError):
-            arguments = parse_json(call.arguments)
-            if isinstance(arguments, dict) and call_key(call.name, arguments) in failed:
-                names.append(call.name)
-    return tuple(names)
+    read = [(call.name, call.parsed()) for call in calls if failed]
+    return tuple(name for name, given in read if isinstance(given, dict) and call_key(name, given) in failed)
 
 
 def _with_id(delta: Delta, compiled: Compiled) -> Delta:

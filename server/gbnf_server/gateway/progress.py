@@ -6,7 +6,6 @@ messages. The rules are the planner's (`gbnf_server.planner.progress`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.coverage import uncovered_values
 from gbnf.tools.ranking import file_tools, names_file
-from gbnf_server.backends.answer import Answered
+from gbnf_server.backends.answer import Answered, ReadCall
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
@@ -30,7 +29,6 @@ from gbnf_server.planner.run_state import RunState
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""
-_READS = re.compile(r"(?:^|[_.-])(?:read|open|show|view|cat|get|load)(?:[_.-]|[A-Z]|$)", re.IGNORECASE)
 
 
 class _SmallOptions(ResolvedOptions):
@@ -85,14 +83,13 @@ class Turn:
         if not answered.calls:
             text = answered.completion.text
             return looks_like_call(text) or isinstance(parse_tool_calls(text, self.tools), ToolCalls)
-        return all(self._is_useless(call.name, call.arguments) for call in answered.calls)
+        return all(map(self._is_useless, answered.calls))
 
-    def _is_useless(self, name: str, arguments: str) -> bool:
-        try:
-            call = {"name": name, "arguments": parse_json(arguments)}
-        except InvalidJsonError:
+    def _is_useless(self, read: ReadCall) -> bool:
+        call = {"name": read.name, "arguments": read.parsed()}
+        if call["arguments"] is None:
             return False
-        tool = next((tool for tool in self.tools if tool.name == name), None)
+        tool = next((tool for tool in self.tools if tool.name == read.name), None)
         is_repeated = tool is not None and bool(self.state.calls.refusal(tool, call))
         return is_repeated or has_nothing_new(call, self.state, self.options)
 

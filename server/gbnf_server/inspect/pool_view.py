@@ -102,7 +102,11 @@ class PoolMeter:
         )
         if ranks:
             costs = tuple(sorted(costs, key=lambda cost: (not cost.kept, cost.rank)))
-        size, rules = self._grammar_size(selection.kept)
+        try:
+            grammar = compile_pool(selection.kept, steps=STEPS)
+            size, rules = len(str(grammar).encode()), len(grammar.rules.productions)
+        except (PoolError, SchemaError):
+            size = rules = 0
         return PoolView(
             request,
             limit,
@@ -130,14 +134,6 @@ class PoolMeter:
             args_complexity(tool.model_args()).score,
             sum(finding.kind == "unenforced" for finding in findings),
         )
-
-    def _grammar_size(self, tools: Sequence[Tool]) -> tuple[int, int]:
-        """Return the bytes and the rules of the grammar of some tools."""
-        try:
-            grammar = compile_pool(tools, steps=STEPS)
-        except (PoolError, SchemaError):
-            return 0, 0
-        return len(str(grammar).encode()), len(grammar.rules.productions)
 
 
 def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str]) -> str:

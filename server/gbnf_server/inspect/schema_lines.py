@@ -90,7 +90,8 @@ class _LineWriter:
         on_one_line = not isinstance(value, dict | list) or not value or _is_short(value, role, indent)
         if on_one_line and role == "value" and isinstance(value, dict):
             on_one_line = not any(one.startswith(f"{pointer}/") for one in self._referenced)
-        findings = self._findings_at(pointer, below=on_one_line)
+        here = [one for one in self._findings if on_one_line and f"{one}/".startswith(f"{pointer}/")]
+        findings = tuple(each for one in here or [pointer] for each in self._findings.get(one, ()))
         kind: KeyKind = "" if role != "schema" else "name" if key else "branch" if pointer else ""
         state = _state(findings)
 
@@ -116,13 +117,6 @@ class _LineWriter:
                 inner_role: _Role = "schema" if role in ("schemas", "named schemas") else "value"
                 yield from self.lines(member, inner, below, indent + _INDENT, after, inner_role, origin)
         yield line(closing + comma, first=False)
-
-    def _findings_at(self, pointer: str, *, below: bool) -> tuple[Finding, ...]:
-        """Return the findings at a pointer; with `below`, those inside the value, too."""
-        if below:
-            inside = (self._findings[one] for one in self._findings if f"{one}/".startswith(f"{pointer}/"))
-            return tuple(finding for findings in inside for finding in findings)
-        return tuple(self._findings.get(pointer, ()))
 
     def _keyword(
         self, name: str, value: Any, key: str, pointer: str, indent: int, comma: str, origin: str | None

@@ -194,16 +194,11 @@ def _with_compiled_grammars(
     pool = {tool.name: tool for tool in tools}
     for event in run.events:
         if isinstance(event, StepStarted) and event.offer not in compiled:
-            compiled[event.offer] = _compiled(event, pool)
+            try:
+                compiled[event.offer] = grammar_text(grammar_of_step(event, pool, ResolvedOptions()))
+            except GbnfError:
+                compiled[event.offer] = ""
     return replace(run, grammars=compiled, are_compiled=True)
-
-
-def _compiled(event: StepStarted, pool: dict[str, Tool]) -> str:
-    try:
-        grammar = grammar_of_step(event, pool, ResolvedOptions())
-    except GbnfError:
-        return ""
-    return grammar_text(grammar)
 
 
 def _note(view: RunView, shown: AbstractSet[str]) -> str:

@@ -77,14 +77,10 @@ class TokenBudget:
         following = state.advance(text)
         if following is None or self._ends_within(following, rest, self._left - 1):
             return True
-        completion = self._known_completion(state)
-        return completion[:1] == [token] and len(completion) <= self._left
-
-    def _known_completion(self, state: MatchState) -> Sequence[int]:
-        """Return the completion that is known to fit, from the current state."""
-        if self._completion is None:
+        if self._completion is None:  # the one that is known to fit, from the current state
             self._completion = self._shortest(state, self._constraint.incomplete_bytes)
-        return self._completion or []
+        known = self._completion or []
+        return known[:1] == [token] and len(known) <= self._left
 
     def accept(self, token: int) -> None:
         """Advance by a token that fits."""

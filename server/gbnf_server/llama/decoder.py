@@ -102,7 +102,8 @@ class Decoder:
         self._logits: dict[int, Logits] = {}
         self._budget: TokenBudget | None = None
         self._guard = RepetitionGuard(model, constraint)
-        self._spaced = True  # whether the model last wrote an optional space
+        # whether the model last wrote an optional space: then it probably writes the next one, too
+        self._spaced = True
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
         self._max_tokens = 0
@@ -157,9 +158,12 @@ class Decoder:
         """Return the text that the grammar forces, None if nothing is drafted or it is unknown."""
         if self._constraint is None or self._drafter is None:
             return None
-        found = self._constraint.forced_continuation(spaced=self._was_spaced())
+        text = self._answer.text
+        if self._space_at is not None and self._space_at < len(text):
+            self._spaced, self._space_at = text[self._space_at] == " ", None
+        found = self._constraint.forced_continuation(spaced=self._spaced)
         if found is not None and (space := found.optional_space) is not None:
-            self._space_at = len(self._answer.text) + space
+            self._space_at = len(text) + space
         return found
 
     def _is_complete(self) -> bool:
@@ -168,13 +172,6 @@ class Decoder:
         if state is None or not state.can_end or self._stop_strings.found is not None:
             return False
         return state.must_end or (self._budget is not None and self._budget.refused)
-
-    def _was_spaced(self) -> bool:
-        """Return whether the last optional space was written: then the next one probably is, too."""
-        text = self._answer.text
-        if self._space_at is not None and self._space_at < len(text):
-            self._spaced, self._space_at = text[self._space_at] == " ", None
-        return self._spaced
 
     def _append_end(self, text: str, start: int) -> bool:
         """Append forced text that ends the answer; return whether its tokens are known, and any would fit.

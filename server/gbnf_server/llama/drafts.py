@@ -177,7 +177,11 @@ class Drafter:
         """Return the text that probably follows, and the number of its bytes before the first guess."""
         known = "" if forced is None else forced.text
         nothing = known, len(known.encode())
-        self._adapt()
+        drafted, accepted = self._before
+        if self.drafted > drafted:  # more words after a guess that was right, one word after another one
+            is_right = self.accepted - accepted == self.drafted - drafted
+            self._words = min(2 * self._words, _MOST_WORDS) if is_right else 1
+        self._before = (self.drafted, self.accepted)
         refused = self._history.balance + self.drafted - 2 * self.accepted
         if self._lookup is None or refused > _MOST_REFUSED:
             return nothing
@@ -223,14 +227,6 @@ class Drafter:
         """Add the answer to the history; return how many tokens were guessed, and accepted."""
         self._history.add(self.drafted, self.accepted)
         return self.drafted, self.accepted
-
-    def _adapt(self) -> None:
-        """Guess more words after a guess that was right, one word after another one."""
-        drafted, accepted = self._before
-        if self.drafted > drafted:
-            is_right = self.accepted - accepted == self.drafted - drafted
-            self._words = min(2 * self._words, _MOST_WORDS) if is_right else 1
-        self._before = (self.drafted, self.accepted)
 
 
 def _occurrences(section: str, key: str) -> list[tuple[str, str]]:

@@ -148,7 +148,10 @@ class EvidenceBias:
         if position.tool not in self._evidence.arguments and position.tool not in self._evidence.callable:
             return {}
         if position.kind == "key":
-            return dict.fromkeys(self._unsupported_keys(), -CHOICE_BONUS) if in_arguments else {}
+            left = self._left() if in_arguments else ()
+            arguments = self._evidence.arguments.get(position.tool, {}) if left else {}
+            unlikely = (name for name, each in arguments.items() if not each.is_supported)
+            return dict.fromkeys(self._tokens_only_of(unlikely, left), -CHOICE_BONUS)
         if not in_arguments and not (argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1):
             return self._of_text(()) if position.kind == "string" else {}
         found = (
@@ -312,14 +315,6 @@ class EvidenceBias:
                 is_left = each.is_affirmed or bool(Counter(each.numbers) - Counter(numbers))
             if is_left:
                 yield name
-
-    def _unsupported_keys(self) -> Iterator[int]:
-        """Yield the tokens that continue a key to unsupported arguments only."""
-        left = self._left()
-        if left:
-            arguments = self._evidence.arguments[self._position.tool]
-            unlikely = (name for name, each in arguments.items() if not each.is_supported)
-            yield from self._tokens_only_of(unlikely, left)
 
     def _tokens_only_of(self, names: Iterable[str], others: Iterable[str]) -> Iterator[int]:
         """Yield the tokens that continue the string to names, with their quotes, and to no others."""

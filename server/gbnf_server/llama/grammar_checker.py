@@ -10,6 +10,7 @@ the deepest. So GBNF text is parsed by `Grammar.parse` before the engine sees it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -83,7 +84,7 @@ class GrammarChecker:
         a text that only another tokenization can spell (such as the name of an end-of-generation token, which
         some vocabularies tokenize to that token).
         """
-        encodable = text[: _lone_surrogate(text)]
+        encodable = re.split("[\ud800-\udfff]", text, maxsplit=1)[0]  # UTF-8 has no surrogates
         raw = encodable.encode()
         controls = grammar.tokens.control_texts if grammar.tokens else ()
         token_at = self._token_starts(encodable, raw, controls)
@@ -147,15 +148,6 @@ def _parsed(gbnf: str) -> Grammar:
         return Grammar.parse(gbnf)
     except GrammarSyntaxError as error:
         raise GrammarRefusedError(str(error)) from error
-
-
-def _lone_surrogate(text: str) -> int:
-    """Return the index of the first lone surrogate, which UTF-8 cannot encode; the length for none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return len(text)
 
 
 def _is_inside_character(raw: bytes, offset: int) -> bool:

@@ -162,7 +162,12 @@ class KVCache:
                 stop.begin("")
                 self._free.wait(_LOOK_S)
             stop.begin("a sequence of the KV cache is prepared")
-            sequence = min(free, key=lambda each: _eviction_cost(each, tokens, salt))
+
+            def cost(sequence: CachedSequence) -> tuple[bool, int, float]:
+                shared = sequence.shared_prefix(tokens, salt)
+                return len(sequence.cached_tokens) - shared > _NEGLIGIBLE, -shared, sequence.last_used
+
+            sequence = min(free, key=cost)
             sequence.slot = slot
         with self._lock:
             donor = max(self._sequences, key=lambda each: each.shared_prefix(tokens, salt))
@@ -266,16 +271,12 @@ class KVCache:
                 for other in chosen:
                     if other is not request and other.is_done:
                         other.called.release()
-                if request.leads:
-                    self._let_lead()
-
-    def _let_lead(self) -> None:
-        """Let the thread of the next waiting request lead, if there is one. Under `_turn`."""
-        following = next((request for request in self._waiting if not request.is_done), None)
-        self._is_decoding = following is not None
-        if following is not None:
-            following.leads = True
-            following.called.release()
+                if request.leads:  # the thread of the next waiting request leads, if there is one
+                    following = next((request for request in self._waiting if not request.is_done), None)
+                    self._is_decoding = following is not None
+                    if following is not None:
+                        following.leads = True
+                        following.called.release()
 
     def _gather(self, request: _Request) -> list[_Request]:
         """Return the request and waiting ones that fit into the same batch. Under `_turn`."""
@@ -401,12 +402,6 @@ class KVCache:
             sequence.cached_tokens.clear()  # a recurrent state cannot be rolled back: clear it
             llama_cpp.llama_memory_seq_rm(self._memory, sequence.seq_id, -1, -1)
         sequence.is_synchronized = True
-
-
-def _eviction_cost(sequence: CachedSequence, tokens: Sequence[int], salt: str) -> tuple[bool, int, float]:
-    """Return a sort key: the sequence with the smallest is the one to use."""
-    shared_prefix = sequence.shared_prefix(tokens, salt)
-    return len(sequence.cached_tokens) - shared_prefix > _NEGLIGIBLE, -shared_prefix, sequence.last_used
 
 
 def free(model: NativeModel, context: ctypes.c_void_p, batch: Any) -> None:

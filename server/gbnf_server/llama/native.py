@@ -127,16 +127,12 @@ class NativeModel:
         """The number of weights."""
         return int(llama_cpp.llama_model_n_params(self.handle))
 
-    @cached_property
-    def training_context_length(self) -> int:
-        """The context length of the model's training, in tokens; 0 if unknown."""
-        architecture = self.metadata.get("general.architecture", "")
-        return int(self.metadata.get(f"{architecture}.context_length", 0))
-
     @property
     def default_context(self) -> int:
         """The default context length in tokens: that of the training, up to 8192."""
-        return min(self.training_context_length or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
+        architecture = self.metadata.get("general.architecture", "")
+        trained = int(self.metadata.get(f"{architecture}.context_length", 0))
+        return min(trained or _LONGEST_DEFAULT_CONTEXT, _LONGEST_DEFAULT_CONTEXT)
 
     def memory_estimate(self) -> int:
         """Return the bytes that weights and the KV cache of `default_context` need."""
@@ -211,7 +207,8 @@ class NativeModel:
         `adds_ends`: with the tokens that the model wants before and after a text. Long runs of letters,
         digits, spaces or signs are tokenized in parts.
         """
-        first, *others = _short_runs(text) if self._splits_by_pattern else [text]
+        splits_by_pattern = llama_cpp.llama_vocab_type(self.vocabulary) == llama_cpp.LLAMA_VOCAB_TYPE_BPE
+        first, *others = _short_runs(text) if splits_by_pattern else [text]
         tokens = self._tokenize(first.encode(), special=special, adds_ends=adds_ends)
         for part in others:
             tokens += self._tokenize(part.encode(), special=special)
@@ -226,10 +223,6 @@ class NativeModel:
             if count >= 0:
                 return list(tokens[:count])
             capacity = -count
-
-    @cached_property
-    def _splits_by_pattern(self) -> bool:
-        return bool(llama_cpp.llama_vocab_type(self.vocabulary) == llama_cpp.LLAMA_VOCAB_TYPE_BPE)
 
     def tokenize_with(self, text: str, control_texts: Collection[str]) -> list[int]:
         """Return the tokens of a text, in which the names in `control_texts` become special tokens."""
@@ -296,22 +289,19 @@ class NativeModel:
 
     def _read_pieces(self) -> list[bytes]:
         """Return the pieces of all tokens."""
-        to_piece, capacity = llama_cpp.llama_token_to_piece, 256
-        buffer = ctypes.create_string_buffer(capacity)
         if len(self._pieces) < self.size:
+            buffer = ctypes.create_string_buffer(256)
             for token in range(self.size):
-                size = to_piece(self.vocabulary, token, buffer, capacity, 0, True)
-                self._pieces[token] = buffer.raw[:size] if size >= 0 else self._piece(token)
+                self._pieces[token] = self._piece(token, buffer)
         return [self._pieces[token] for token in range(self.size)]
 
-    def _piece(self, token: int) -> bytes:
-        capacity = 64
-        while True:
-            buffer = ctypes.create_string_buffer(capacity)
-            size = llama_cpp.llama_token_to_piece(self.vocabulary, token, buffer, capacity, 0, True)
-            if size >= 0:
-                return buffer.raw[:size]
-            capacity = -size
+    def _piece(self, token: int, buffer: Any = None) -> bytes:
+        """Return the piece from the vocabulary; `buffer`: where it is written if it fits."""
+        buffer = buffer or ctypes.create_string_buffer(64)
+        to_piece = llama_cpp.llama_token_to_piece
+        while (size := to_piece(self.vocabulary, token, buffer, len(buffer), 0, True)) < 0:
+            buffer = ctypes.create_string_buffer(-size)
+        return bytes(buffer.raw[:size])
 
 
 class Speller:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from os.path import commonprefix
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from gbnf.tools.evidence import Evidence
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import log_probabilities, token_logprob
 from gbnf_server.llama.evidence_bias import EvidenceBias
-from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits, shared_prefix_length
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.token_values import TokenLogprob, token_range
 
@@ -66,10 +65,11 @@ class AnswerScorer:
         known: list[npt.NDArray[np.float64]] = []  # log-probabilities after each token of the path
         for index in sorted(found, key=lambda index: spelled[index]):
             tokens = spelled[index]
-            shared = len(commonprefix([path, tokens]))  # noqa: RUF071 - these are no paths
+            shared = shared_prefix_length(path, tokens)
             del known[shared + 1 :]
             if len(known) < len(tokens):
-                known += self._evaluate([*self._tokens[:before], *tokens[:-1]], len(tokens) - len(known))
+                shown = [*self._tokens[:before], *tokens[:-1]]
+                known += map(log_probabilities, self._logits(shown, len(tokens) - len(known)))
             path = tokens
             found[index] = float(sum(at[token] for at, token in zip(known, tokens, strict=False)))
         return list(found.values())
@@ -83,15 +83,11 @@ class AnswerScorer:
             token_logprob(self._model, at, token, _REPORTED) for at, token in zip(logits, tokens, strict=True)
         ]
 
-    def _evaluate(self, tokens: Sequence[int], count: int) -> list[npt.NDArray[np.float64]]:
-        """Return the log-probabilities after the last `count` tokens of prompt and answer."""
-        return [log_probabilities(logits) for logits in self._logits(tokens, count)]
-
     def _logits(self, tokens: Sequence[int], count: int) -> Iterator[Logits]:
         """Yield the logits after the last `count` of these tokens, with the bonus of the evidence."""
         whole = [*self._prompt, *tokens]
         cached = self._sequence.cached_tokens
-        shared = len(commonprefix([cached, whole]))  # noqa: RUF071 - these are no paths
+        shared = shared_prefix_length(cached, whole)
         self._kv_cache.roll_back(self._sequence, min(shared, len(whole) - count))
         left = whole[len(cached) :]
         found = self._kv_cache.evaluate(self._sequence, left, self._stop, range(len(left) - count, len(left)))

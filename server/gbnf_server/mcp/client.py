@@ -177,19 +177,12 @@ def _resolve_names(servers: Sequence[tuple[str, Sequence[str]]], prefix: str | N
         for tool in tools:
             clashes = counts[tool] > 1 or tool in RESERVED_NAMES
             parts = [prefix, server if clashes else None, tool]
-            name = valid_name("_".join(part for part in parts if part), LONGEST_NAME)
-            name = _distinct(name, taken)
+            valid = name = valid_name("_".join(part for part in parts if part), LONGEST_NAME)
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{valid[: LONGEST_NAME - len(str(number)) - 1]}_{number}"
             taken.add(name)
             names.append(name)
         resolved.append(names)
     return resolved
-
-
-def _distinct(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken: with a number if need be."""
-    number = 1
-    distinct = name
-    while distinct in taken:
-        number += 1
-        distinct = f"{name[: LONGEST_NAME - len(str(number)) - 1]}_{number}"
-    return distinct

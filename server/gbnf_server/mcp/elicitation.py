@@ -26,19 +26,15 @@ _URL_SCHEMES = ("https://", "http://")
 def answer_server(server: str, params: ElicitRequestParams, context: Context) -> ElicitResult:
     """Have the person answer a server's question; a question that nobody answers is cancelled."""
     try:
-        if isinstance(params, ElicitRequestURLParams):
-            return _open_url(server, params, context)
-        return _answer_form(server, params, context)
+        if not isinstance(params, ElicitRequestURLParams):
+            return _answer_form(server, params, context)
+        if not params.url.startswith(_URL_SCHEMES):
+            return ElicitResult(action="decline")
+        title = f"{server}: {params.message}\n{params.url}"
+        answers = context.ask(Form(title, (Field(_CONSENT, "Have you opened this page?", "yes_no"),)))
+        return ElicitResult(action="accept" if answers[_CONSENT] else "decline")
     except ExecutorError:
         return ElicitResult(action="cancel")
-
-
-def _open_url(server: str, params: ElicitRequestURLParams, context: Context) -> ElicitResult:
-    if not params.url.startswith(_URL_SCHEMES):
-        return ElicitResult(action="decline")
-    title = f"{server}: {params.message}\n{params.url}"
-    answers = context.ask(Form(title, (Field(_CONSENT, "Have you opened this page?", "yes_no"),)))
-    return ElicitResult(action="accept" if answers[_CONSENT] else "decline")
 
 
 def _answer_form(server: str, params: ElicitRequestFormParams, context: Context) -> ElicitResult:

@@ -229,41 +229,35 @@ def check_call(
     if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        message = call["arguments"]["message"]
-        if is_blank(message):
-            raise CallRefusedError("invalid", "the message of final_answer is blank; write the answer")
-        if is_fragment(message, state.steps):
-            raise CallRefusedError("invalid", "the message is no answer; write a sentence")
-        if _is_data(message, state):
-            raise CallRefusedError(
-                "invalid", "the message is raw data of a result; write what it says in a sentence"
-            )
-        answers_next = options.is_small_native and succeeded(state.steps)
-        if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
-            raise CallRefusedError(
-                "unparsed", "the text is a call that is not possible now; make another call, or answer"
-            )
-        if (
-            options.is_small_native
-            and _CALL_INSIDE.search(message)
-            and not _ASKS_FOR_DATA.search(said(state))
-        ):
-            raise CallRefusedError("invalid", "the message has a call in it; write the answer in words")
-        if begins_call(message) and not _ASKS_FOR_DATA.search(said(state)):
-            raise CallRefusedError(
-                "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
-            )
-        if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
-            raise CallRefusedError("invalid", "the message repeats the request; write an answer to it")
-        if _repeats_refusal(message, state) or _is_read(message, state, options):
-            raise CallRefusedError(
-                "invalid", "the message repeats an error or an instruction; write an answer to the request"
-            )
+        for refusal, problem in _message_faults(call["arguments"]["message"], state, options):
+            raise CallRefusedError(refusal, problem)
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> Iterator[tuple[Refusal, str]]:
+    """Yield why a message is no answer."""
+    if is_blank(message):
+        yield "invalid", "the message of final_answer is blank; write the answer"
+    if is_fragment(message, state.steps):
+        yield "invalid", "the message is no answer; write a sentence"
+    if _is_data(message, state):
+        yield "invalid", "the message is raw data of a result; write what it says in a sentence"
+    answers_next = options.is_small_native and succeeded(state.steps)
+    if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
+        yield "unparsed", "the text is a call that is not possible now; make another call, or answer"
+    wants_data = _ASKS_FOR_DATA.search(said(state)) is not None
+    if options.is_small_native and not wants_data and _CALL_INSIDE.search(message):
+        yield "invalid", "the message has a call in it; write the answer in words"
+    if not wants_data and begins_call(message):
+        yield "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
+    if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
+        yield "invalid", "the message repeats the request; write an answer to it"
+    if _repeats_refusal(message, state) or _is_read(message, state, options):
+        yield "invalid", "the message repeats an error or an instruction; write an answer to the request"
 
 
 def _unread(arguments: Mapping[str, Any], state: RunState) -> str:
@@ -381,7 +375,7 @@ def _json_values(message: str) -> list[Any]:
         inner = parse_json(text) if text[:1] == '"' else None
         text = inner.strip() if isinstance(inner, str) else text
     at = next((at for at, sign in enumerate(text) if sign in "[{"), len(text))
-    label, rest = text[:at].strip(), text[at:]
+    label, rest = text[:at].strip(" \t\r\n*_`"), text[at:]
     if re.search(r"\d|[^:]\Z", label) or len(words(label)) > _LONGEST_LABEL:
         return []
     values: list[Any] = []

@@ -446,7 +446,9 @@ class _Loop(ModelCalls):
         if past:
             yield from self.warn(f"step {number}: {', '.join(past)} is in the past, and not in the request")
         for value in unsure:
-            yield from self.warn(f"step {number}: {describe_probability(value)}")
+            shown = ", ".join(f"{text} {share:.0%}" for text, share in value.alternatives[:4])
+            likely = shown or f"{value.probability:.0%}"
+            yield from self.warn(f"step {number}: {value.pointer} is uncertain: {likely}")
         begun = self.clock()
         yield from self.emit(ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=asks))
         printed: list[str] = []
@@ -530,12 +532,6 @@ class _Loop(ModelCalls):
             return (yield question)
         finally:
             self.state.waited_s += (self.clock() - begun).total_seconds()
-
-
-def describe_probability(value: ValueProbability) -> str:
-    """Return how uncertain a value of a call is, as a phrase."""
-    shown = ", ".join(f"{text} {share:.0%}" for text, share in value.alternatives[:4])
-    return f"{value.pointer} is uncertain: {shown or f'{value.probability:.0%}'}"
 
 
 def set_value(container: Any, path: Sequence[str], value: Any) -> None:

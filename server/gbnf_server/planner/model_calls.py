@@ -30,7 +30,7 @@ from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion, Request, ToolChoice
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
-from gbnf_server.backends.reasoning import ReasoningTags, reasoning_grammar, reasoning_message
+from gbnf_server.backends.reasoning import reasoning_grammar, reasoning_message
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.events import (
@@ -192,15 +192,7 @@ class ModelCalls:
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:
-            reasoning_tags, language = options.reasoning_tags, options.language
-            thinking, thinking_s = yield from self._ask(
-                _reasoning_messages(messages, reasoning_tags, language),
-                None if reasoning_tags is None else reasoning_grammar(reasoning_tags.closing),
-                "reasoning",
-                tools,
-            )
-            reasoning = _reasoning_text(thinking, reasoning_tags)
-            messages = _call_messages(messages, reasoning, reasoning_tags, language)
+            reasoning, thinking_s, messages = yield from self._think(messages, tools)
         completion, seconds = yield from self._ask(
             messages, offer.grammar, "call", tools, offer.evidence, "auto" if may_answer else "required"
         )
@@ -224,6 +216,25 @@ class ModelCalls:
             reasoning=reasoning,
             probabilities=completion.probabilities,
         )
+
+    def _think(
+        self, messages: tuple[Message, ...], tools: tuple[dict[str, Any], ...]
+    ) -> Part[tuple[str, float, tuple[Message, ...]]]:
+        """Ask for reasoning first; return it, its seconds, and the messages that ask for the call."""
+        tags, language = self.options.reasoning_tags, self.options.language
+        last = messages[-1]
+        asking: Message = {**last, "content": f"{last['content']}\n\n{localized(_THINK, language)}"}
+        asked = (*messages[:-1], asking) if tags is None else (*messages, reasoning_message(""))
+        grammar = None if tags is None else reasoning_grammar(tags.closing)
+        thinking, seconds = yield from self._ask(asked, grammar, "reasoning", tools)
+        text = thinking.text if tags is None else thinking.text.removesuffix(tags.closing)
+        # that of the backend's own field, then the text
+        reasoning = "\n".join(part for part in (thinking.reasoning.strip(), text.strip()) if part)
+        if tags is not None:
+            return reasoning, seconds, (*messages, reasoning_message(reasoning, closed=True))
+        answer: Message = {"role": "assistant", "content": reasoning}
+        call: Message = {"role": "user", "content": localized(_NOW_CALL, language)}
+        return reasoning, seconds, (*asked, answer, call) if reasoning else messages
 
     def _ask(
         self,
@@ -370,33 +381,3 @@ class ModelCalls:
             self.state.warnings.append(message)
             # not emitted again for a hook that raises at warnings, which would never end
             self.state.warnings.extend((yield WarningRaised(self.clock(), self.state.number, message)) or ())
-
-
-def _reasoning_messages(
-    messages: tuple[Message, ...], reasoning_tags: ReasoningTags | None, language: str
-) -> tuple[Message, ...]:
-    """Return the conversation that requests reasoning about the next call."""
-    if reasoning_tags is not None:
-        return (*messages, reasoning_message(""))
-    last = messages[-1]
-    asking: Message = {**last, "content": f"{last['content']}\n\n{localized(_THINK, language)}"}
-    return (*messages[:-1], asking)
-
-
-def _reasoning_text(completion: Completion, reasoning_tags: ReasoningTags | None) -> str:
-    """Return the reasoning in a completion: that of the backend's own field, then the text."""
-    text = completion.text if reasoning_tags is None else completion.text.removesuffix(reasoning_tags.closing)
-    return "\n".join(part for part in (completion.reasoning.strip(), text.strip()) if part)
-
-
-def _call_messages(
-    messages: tuple[Message, ...], text: str, reasoning_tags: ReasoningTags | None, language: str
-) -> tuple[Message, ...]:
-    """Return the conversation that requests the call, after the reasoning."""
-    if reasoning_tags is not None:
-        return (*messages, reasoning_message(text, closed=True))
-    if not text:
-        return messages
-    thinking: Message = {"role": "assistant", "content": text}
-    call: Message = {"role": "user", "content": localized(_NOW_CALL, language)}
-    return (*_reasoning_messages(messages, None, language), thinking, call)

@@ -235,11 +235,8 @@ class ResolvedOptions(PlannerOptions):
                 call_format = "server" if info.takes_tools and has_place else "text"
         tool_format = info.tool_format if call_format == "native" else None
         if call_format == "native" and tool_format is None:
-            raise RequestNotSupportedError(
-                backend.name,
-                "the call format native",
-                "Its chat template has no tools, or is unknown. Use the call format json.",
-            )
+            hint = "Its chat template has no tools, or is unknown. Use the call format json."
+            raise RequestNotSupportedError(backend.name, "the call format native", hint)
         if call_format == "server" and not info.takes_tools:
             hint = "Use the call format text."
             raise RequestNotSupportedError(backend.name, "the call format server", hint)

@@ -219,6 +219,5 @@ class Planner:
 
 def _check(query: str, history: Sequence[Exchange]) -> None:
     """Raise ValueError for a request that is blank, or contains a lone surrogate."""
-    check_request(query)
-    for exchange in history:
-        check_request(exchange.query)
+    for each in (query, *(exchange.query for exchange in history)):
+        check_request(each)

@@ -128,7 +128,11 @@ def dates_to_tell(
     """
     named = named_dates(request, today).items()
     dates = {word: str(day) for word, day in named if day != today and str(day) != word}
-    dates |= _spoken_times(request)
+    if _SPOKEN_TIME.search(request):
+        from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415 - few requests have them
+
+        spans = spoken_times(request[:LONGEST_REQUEST])
+        dates |= {request[span.start : span.end]: span.value for span in spans}
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
         items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
@@ -141,15 +145,6 @@ _SPOKEN_TIME = re.compile(
     r"\b(?:past|quarter to|o['’]clock|e mezz[ao]|un quarto|halb|viertel|heures?|media|cuarto|e meia|kwart)\b",
     re.IGNORECASE,
 )
-
-
-def _spoken_times(request: str) -> dict[str, str]:
-    """Return the times of day that a request has in words."""
-    if not _SPOKEN_TIME.search(request):
-        return {}
-    from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415 - few requests have them
-
-    return {request[span.start : span.end]: span.value for span in spoken_times(request[:LONGEST_REQUEST])}
 
 
 def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tuple[str, ...]:

@@ -3,12 +3,16 @@
 Invariants: a run whose result is logged is not executed again; an error after which the same request may
 succeed later (`BackendError.is_retryable`) is no result: it ends them all, and the next time that run is
 executed again. So it is after a server that has not begun to answer in time, and the other runs go on, unless
-that happens several times in a row.
+that happens several times in a row. Of a log, what was appended is read again, complete and in order; a line
+that could not be written whole is removed; two processes never write to one log at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import json
+import os
 import threading
 from asyncio import wrap_future
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -17,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+from gbnf_server.system.append_log import append_whole
 from gbnf_server.system.errors import AnswerTimeoutError, ServerResponseError, SetupError
 from gbnf_server.system.event_loop import run_in_thread
 
@@ -38,11 +42,12 @@ class RunLogError(SetupError):
 
 
 class RunLog(Generic[_Key, _Entry]):
-    """The entries of runs, in a file. `entries`: those of each key when it was opened, in order.
+    """The entries of runs, in a file that survives any end of the process: a JSON value on each line.
 
-    `read` makes the key and the entry of a JSON value; it raises ValueError, KeyError or TypeError. With
-    `fresh`, the content is discarded, readable or not. `hint`: what to do with a file that cannot be used.
-    Raises RunLogError if the file is not such a log, is in use, or cannot be written.
+    `entries`: those of each key when it was opened, in order. `read` makes the key and the entry of a JSON
+    value; it raises ValueError, KeyError or TypeError. With `fresh`, the content is discarded, readable or
+    not. `hint`: what to do with a file that cannot be used. Several threads may append. Raises RunLogError if
+    the file is not such a log, is in use, or cannot be written.
     """
 
     def __init__(
@@ -53,29 +58,29 @@ class RunLog(Generic[_Key, _Entry]):
         fresh: bool = False,
         hint: str = "Delete it, or use another file.",
     ) -> None:
-        self.path = path
-        self._lock = threading.Lock()
+        self.path, self._lock = path, threading.Lock()
         self.entries: dict[_Key, list[_Entry]] = {}
         try:
-            self._log = AppendLog(path, read, fresh=fresh)
-        except LogInUseError:
+            new = [folder for folder in path.parents if not folder.exists()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab+", buffering=0)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for entry in (path, *new):
+                    _sync_folder(entry.parent)
+                if fresh:
+                    self._file.truncate(0)
+                self._read(read, hint)
+            except BaseException:
+                self._file.close()
+                raise
+        except BlockingIOError:
             problem = f"{path} is in use by another process. Wait until it ends, or use another file."
             raise RunLogError(problem) from None
-        except LogDamagedError as error:
-            raise RunLogError(
-                f"{path}, line {error.line}: this is no entry of the log ({error}). {hint}"
-            ) from None
         except OSError as error:
             is_taken = isinstance(error, FileExistsError | NotADirectoryError)
             reason = f"{error.filename} is in the way" if is_taken else error.strerror or error
             raise RunLogError(f"{path} can't be written: {reason}. {hint}") from None
-        try:
-            for key, entry in self._log.values:
-                self.entries.setdefault(key, []).append(entry)
-        except TypeError as error:  # a key that is a list
-            self._log.close()
-            raise RunLogError(f"{path}: this is no entry of the log ({error}). {hint}") from None
-        self._log.values.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -84,10 +89,17 @@ class RunLog(Generic[_Key, _Entry]):
         self.close()
 
     def append(self, value: Any, *, durable: bool = False) -> None:
-        """Append a JSON value (see `AppendLog.append`). Raises RunLogError."""
+        """Append a value, which survives the end of the process; with `durable`, also that of the machine.
+
+        Raises RunLogError.
+        """
+        # a lone surrogate, which UTF-8 cannot encode, becomes its escape
+        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         try:
             with self._lock:
-                self._log.append(value, durable=durable)
+                append_whole(self._file.fileno(), line)
+                if durable:
+                    os.fsync(self._file.fileno())
         except OSError as error:
             problem = f"{self.path} can't be written: {error.strerror or error}"
             raise RunLogError(f"{problem}. Free some space: what was logged before is kept.") from None
@@ -95,7 +107,32 @@ class RunLog(Generic[_Key, _Entry]):
     def close(self) -> None:
         """Close the file, and unlock it."""
         with suppress(OSError):  # `append` has reported what could not be written
-            self._log.close()
+            self._file.close()
+
+    def _read(self, read: Callable[[Any], tuple[_Key, _Entry]], hint: str) -> None:
+        """Read the entries, and drop a line that an interruption truncated."""
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            self._file.truncate(len(whole))
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                key, entry = read(json.loads(line))
+                self.entries.setdefault(key, []).append(entry)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                problem = f"{self.path}, line {number}: this is no entry of the log ({error}). {hint}"
+                raise RunLogError(problem) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive the end of the machine, where the file system allows it."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class Unanswered:

@@ -28,6 +28,7 @@ from gbnf_server.planner.text_numbers import (
     is_money,
     iso_duration,
     number_spans,
+    overlaps,
 )
 
 MOST: Final = 1500
@@ -107,7 +108,7 @@ class TextSpans:
     @cached_property
     def times(self) -> list[Span]:
         """The times of day of the text."""
-        return [span for span in time_spans(self.text) if not _overlaps(span, self.dates)]
+        return [span for span in time_spans(self.text) if not overlaps(span, self.dates)]
 
     @cached_property
     def moments(self) -> list[Span]:
@@ -129,7 +130,7 @@ class TextSpans:
         """The durations of the text, in seconds."""
         # 8h is a time, too
         times = [span for span in self.times if not _HOURS.search(self.text[span.start : span.end])]
-        return [span for span in duration_spans(self.text) if not _overlaps(span, times)]
+        return [span for span in duration_spans(self.text) if not overlaps(span, times)]
 
     def lengths(self, unit: int) -> list[Span]:
         """Return the durations in a unit of so many seconds."""
@@ -151,7 +152,7 @@ class TextSpans:
         if _AMOUNT.search(described) or (_TOTAL.search(described) and of_money and not is_whole):
             return of_money or ([] if may_be_null else self.numbers)
         others = [
-            span for span in self.numbers if span not in of_money and not _overlaps(span, self.durations)
+            span for span in self.numbers if span not in of_money and not overlaps(span, self.durations)
         ]
         if (units or not others) and may_be_null:
             return []
@@ -170,7 +171,7 @@ class TextSpans:
     def copied(self, pattern: re.Pattern[str]) -> list[Span]:
         """Return what looks like a pattern, as it is."""
         found = (Span(*match.span(), match[0]) for match in pattern.finditer(self.text[:LONGEST]))
-        return [span for span in found if not _overlaps(span, [*self.dates, *self.times])]
+        return [span for span in found if not overlaps(span, [*self.dates, *self.times])]
 
     @cached_property
     def phrases(self) -> list[Span]:
@@ -274,10 +275,6 @@ def _is_decimal(branch: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether a branch is the text of a number, as pydantic has it for `Decimal`."""
     others = [each.get("type") for each in _branches(schema)]
     return branch.get("type") == "string" and "pattern" in branch and bool({"number", "integer"} & {*others})
-
-
-def _overlaps(span: Span, others: list[Span]) -> bool:
-    return any(other.start < span.end and span.start < other.end for other in others)
 
 
 def with_spans(tool: Tool, text: str, today: date, order: Order | None = None) -> Tool:

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from babel import Locale
 
 from gbnf.tools.request_values import named_dates
-from gbnf_server.planner.text_numbers import LANGUAGES, LONGEST, MOST, Span, either, is_inside, word_numbers
+from gbnf_server.planner.text_numbers import LANGUAGES, LONGEST, MOST, Span, either, overlaps, word_numbers
 
 Order: TypeAlias = Literal["day", "month"]
 """What comes first in 03/04/2026."""
@@ -126,9 +126,10 @@ def _relative_dates(text: str, today: date, found: Sequence[Span]) -> Iterator[S
         if any(digit.isdigit() for digit in word):
             continue
         start = text.find(word)
-        around = (span for span in found if _WEEKDAY.fullmatch(text, start + len(word), span.start))
-        if next(around, None) is None and not is_inside((start, start + len(word)), found):
-            yield Span(start, start + len(word), str(day))
+        named = Span(start, start + len(word), str(day))
+        around = (span for span in found if _WEEKDAY.fullmatch(text, named.end, span.start))
+        if next(around, None) is None and not overlaps(named, found):
+            yield named
 
 
 def _year(digits: str) -> int:

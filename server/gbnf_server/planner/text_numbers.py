@@ -101,7 +101,7 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
     matching = islice(_NUMBER.finditer(text), MOST)
     phones = [Span(*match.span(), None) for match in islice(_PHONE.finditer(text), MOST)]
     others = [*others, *phones]
-    matches = [match for match in matching if not is_inside(match.span("digits"), others)]
+    matches = [match for match in matching if not overlaps(Span(*match.span("digits"), None), others)]
     comma = any(re.search(r",\d{1,2}$", match["digits"]) for match in matches)
     point = any(re.search(r"\.\d{1,2}$", match["digits"]) for match in matches)
     found = []
@@ -121,7 +121,7 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
         end = scaled.end() if scaled and power else end
         found += [Span(start, end, _number(float(sign * value * 10**power))) for value in values]
     words = (span for span in word_numbers(text, _languages(text)))
-    return sorted([*found, *(span for span in words if not is_inside((span.start, span.end), others))])
+    return sorted([*found, *(span for span in words if not overlaps(span, others))])
 
 
 def _readings(digits: str, *, comma: bool, point: bool) -> tuple[int | float, ...]:
@@ -214,7 +214,7 @@ def duration_spans(text: str) -> list[Span]:
     smallest = 0
     for end in sorted(counts):
         match = unit.match(text, end)
-        if match is None or is_inside((counts[end].start, match.end()), found):
+        if match is None or overlaps(Span(counts[end].start, match.end(), None), found):
             continue
         if abs(counts[end].value) > _LONGEST_COUNT:
             continue
@@ -278,9 +278,9 @@ def is_money(span: Span, text: str) -> bool:
     return bool(before.search(text[start : span.start]) or after.match(text, span.end))
 
 
-def is_inside(span: tuple[int, int], others: Sequence[Span]) -> bool:
+def overlaps(span: Span, others: Sequence[Span]) -> bool:
     """Return whether a part of a text overlaps with one of several spans."""
-    return any(other.start < span[1] and span[0] < other.end for other in others)
+    return any(other.start < span.end and span.start < other.end for other in others)
 
 
 def iso_duration(seconds: float) -> str:

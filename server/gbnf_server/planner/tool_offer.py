@@ -110,10 +110,7 @@ def find_tools(
     Return their names.
     """
     hidden = select(pool, state, options, is_done=seems_done(pool, state, options)).outranked
-    try:
-        ranked = best_first(hidden, query, options.ranker)
-    except GbnfError:
-        ranked = best_first(hidden, query)
+    ranked = _best_first(hidden, query, options)
     found = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
     state.found += found
     return {"tools": [tool.name for tool in found]}
@@ -132,7 +129,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
     kept = selection.kept
     if is_small_native and options.filter:
-        kept = _best_first(kept, state, options)
+        # of many, a small model calls the first
+        kept = nearest(kept, state, inf) if state.preference else _best_first(kept, said(state), options)
         # what will not be offered is not declared either
         offerable = {*state.described, *meant(kept, state)}
         kept = tuple(tool for tool in kept if tool in offerable) or kept
@@ -231,17 +229,12 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
     if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        offered = Offered(
-            limited,
-            answers,
-            steps=refers_to,
-            ask_user=options.ask_user,
-            property_order=options.property_order,
-            max_depth=options.max_depth,
-            other_calls=False,
-        )
         only_text = is_small_native and possible == ending
-        grammar = options.protocol.prose() if only_text else options.protocol.constraint(offered)
+        grammar = (
+            options.protocol.prose()
+            if only_text
+            else _constraint(limited, options, refers_to, answers=answers, asks=options.ask_user)
+        )
         evidence = _evidence(possible, state, options, ends=answers and is_done)
         if evidence and is_held:  # to what is left, so that other values may stay
             evidence = replace(evidence, used={})
@@ -263,14 +256,12 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     )
 
 
-def _best_first(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
-    """Return the tools with those first that fit best: of many, a small model calls the first."""
-    if state.preference:
-        return nearest(tools, state, inf)
+def _best_first(tools: tuple[Tool, ...], query: str, options: ResolvedOptions) -> tuple[Tool, ...]:
+    """Return the tools with those first that fit best, by their words if the ranker fails."""
     try:
-        return best_first(tools, said(state), options.ranker)
+        return best_first(tools, query, options.ranker)
     except GbnfError:
-        return best_first(tools, said(state))
+        return best_first(tools, query)
 
 
 def _evidence(
@@ -380,14 +371,18 @@ def grammar_of_step(
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
+    tools = tuple(excluding(known[name], excluded.get(name, ())) for name in names)
+    answers, asks = FINAL_ANSWER.name in started.tools, ASK_USER.name in started.tools
+    return _constraint(tools, options, started.refers_to, answers=answers, asks=asks)
+
+
+def _constraint(
+    tools: tuple[Tool, ...], options: ResolvedOptions, steps: tuple[int, ...], *, answers: bool, asks: bool
+) -> AnswerFormat | None:
+    """Return what constrains the calls of these tools."""
+    order, depth = options.property_order, options.max_depth
     offered = Offered(
-        tuple(excluding(known[name], excluded.get(name, ())) for name in names),
-        FINAL_ANSWER.name in started.tools,
-        steps=started.refers_to,
-        ask_user=ASK_USER.name in started.tools,
-        property_order=options.property_order,
-        max_depth=options.max_depth,
-        other_calls=False,
+        tools, answers, steps=steps, ask_user=asks, property_order=order, max_depth=depth, other_calls=False
     )
     return options.protocol.constraint(offered)
 

@@ -18,15 +18,13 @@
     ├── ExtractionError              no answer of a model has the value (gbnf_server.planner.extraction)
     ├── SetupError                   this machine lacks something: a workspace, a server build …
     │   ├── RunLogError              runs cannot be logged or resumed (gbnf_server.planner.run_log)
-    │   ├── LogInUseError            another process has a log open (gbnf_server.system.append_log)
     │   └── McpServerError           an MCP server does not start (gbnf_server.mcp)
     └── InputError                   a file from the user cannot be used
         ├── BatchFileError           a file of requests (gbnf_server.planner.batch)
         ├── ResultsFileError         stored runs or a leaderboard's files (gbnf_bench)
         ├── InvalidSuiteError        all problems of one suite (gbnf_bench)
         ├── RunFileError             a file of recorded runs (gbnf_server.planner)
-        ├── McpConfigError           MCP servers that are given wrongly (gbnf_server.mcp)
-        └── LogDamagedError          a line of a log is invalid JSON (gbnf_server.system.append_log)
+        └── McpConfigError           MCP servers that are given wrongly (gbnf_server.mcp)
 
 Foreign exceptions are translated where they are raised. Messages give the location, the value and a hint; an
 `ExecutorError` is one line, since it becomes a message of the conversation.

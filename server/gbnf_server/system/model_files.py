@@ -125,7 +125,11 @@ def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> 
     """
     models: dict[str, list[str]] = {}
     for file in sorted(listed):
-        if file.lower().endswith(".gguf") and _is_safe(file) and "mmproj" not in file.lower():
+        path = PurePosixPath(file)
+        is_safe = (
+            file.isprintable() and not path.is_absolute() and ".." not in path.parts and "\\" not in file
+        )
+        if is_safe and file.lower().endswith(".gguf") and "mmproj" not in file.lower():
             models.setdefault(_PART.sub(".gguf", file), []).append(file)
     wanted = quantization or DEFAULT_QUANTIZATION
     # as a whole word: Q4_K is not Q4_K_M
@@ -147,11 +151,6 @@ def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> 
     if (part := _PART.search(parts[0])) and len(parts) != int(part["count"]):
         raise ModelLoadError(f"{repo} lists {len(parts)} of the {int(part['count'])} parts of {parts[0]}.")
     return tuple(parts)
-
-
-def _is_safe(file: str) -> bool:
-    path = PurePosixPath(file)
-    return file.isprintable() and not path.is_absolute() and ".." not in path.parts and "\\" not in file
 
 
 def _cached_model(repo: str, quantization: str) -> Path | None:
@@ -185,10 +184,8 @@ def _translated_errors(repo: str) -> Iterator[None]:
         problem = f"there is no repository {repo} on {server}, or it is private"
         hint = "Correct the name, or set HF_TOKEN"
     except (errors.HfHubHTTPError, errors.HFValidationError) as error:
-        problem, hint = (
-            f"{server} does not serve {repo}: {_first_line(error)}",
-            "Correct the name, or try later",
-        )
+        problem = f"{server} does not serve {repo}: {_first_line(error)}"
+        hint = "Correct the name, or try later"
     except ModelLoadError:
         raise
     except Exception as error:  # noqa: BLE001 - of the HTTP client, which is not the same in each version

@@ -101,21 +101,17 @@ def _supervise(child: int, connection: int, grace_period: float) -> NoReturn:
     while not has_exited(child):
         ready, _, _ = select.select([woken, connection], [], [])
         if connection in ready:
-            _terminate(child, grace_period)
+            end = time.monotonic() + grace_period
+            if grace_period:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child, signal.SIGTERM)
+            while time.monotonic() < end and not has_exited(child):
+                time.sleep(_STEP_S)
             break
         os.read(woken, 4096)
         _reap_orphans(child)
     status = _end(child, connection)
     os._exit(status if status >= 0 else 128 - status)
-
-
-def _terminate(child: int, grace_period: float) -> None:
-    end = time.monotonic() + grace_period
-    if grace_period:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGTERM)
-    while time.monotonic() < end and not has_exited(child):
-        time.sleep(_STEP_S)
 
 
 def _end(child: int, connection: int) -> int:

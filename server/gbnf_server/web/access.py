@@ -54,17 +54,14 @@ class Access:
             raise _forbidden(
                 f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
             )
-        self._check_origin(headers.get("origin"))
+        origin = headers.get("origin")
+        is_foreign = origin is not None and {"*", origin}.isdisjoint(self.origins)
+        if origin is not None and is_foreign and (self.hosts is None or _name(origin) not in self.hosts):
+            raise _forbidden(f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}")
         if not self.keys or path in OPEN_PATHS:
             return ""
         key = self._check_key(headers)
         return hmac.new(key.encode(), _OWNER, "sha256").hexdigest() if len(self.keys) > 1 else ""
-
-    def _check_origin(self, origin: str | None) -> None:
-        if origin is None or "*" in self.origins or origin in self.origins:
-            return
-        if self.hosts is None or _name(origin) not in self.hosts:
-            raise _forbidden(f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}")
 
     def _check_key(self, headers: Mapping[str, str]) -> str:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -73,11 +70,8 @@ class Access:
         # all of them, whichever fits: the time tells nothing
         found = [key for key in self.keys if hmac.compare_digest(digest, _digest(key))]
         if not found:
-            raise HttpError(
-                401,
-                "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY.",
-                "invalid_api_key",
-            )
+            problem = "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY."
+            raise HttpError(401, problem, "invalid_api_key")
         return found[0]
 
 

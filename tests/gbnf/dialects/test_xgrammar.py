@@ -24,6 +24,8 @@ from support.oracle import engine
 from support.pools import BUNDLED
 from support.random_texts import generate
 
+WITHOUT_LOOKAHEAD = [tool for tool in BUNDLED if "(?" not in json.dumps(tool.args)]
+"""Tools with patterns that both engines read in a JSON Schema."""
 STEPS = st.sampled_from([(), (1, 3)])
 Accepts = Callable[[str], bool]
 
@@ -160,15 +162,14 @@ def test_a_dash_is_read_by_llguidance(gbnf: str, texts: str) -> None:
 
 
 @settings(max_examples=scaled(20))
-@given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1, max_size=5), st.data())
+@given(st.lists(st.sampled_from(WITHOUT_LOOKAHEAD), unique=True, min_size=1, max_size=5), st.data())
 def test_valid_calls_pass_both_engines_by_the_schema(pool: Any, data: Any) -> None:
     schema = json.dumps(call_schema(pool, final_answer=True))
     call = data.draw(calls((*pool, FINAL_ANSWER)))
-    xgrammar, _ = xgrammar_compiler()
-    gbnf = str(xgrammar.Grammar.from_json_schema(schema, any_whitespace=True))
     guided = by_llguidance(lambda llguidance: llguidance.grammar_from("json_schema", schema))
     text = json.dumps(call, ensure_ascii=False)
     # their converters differ in how strings may be spelled: bounded ones of xgrammar know no escapes
     assume(text.isprintable() and "\\" not in text)
     assert guided(text)
-    assert by_xgrammar(gbnf)(text)
+    xgrammar, _ = xgrammar_compiler()
+    assert by_xgrammar(str(xgrammar.Grammar.from_json_schema(schema, any_whitespace=True)))(text)

@@ -145,8 +145,9 @@ ask = ask_fixture(lambda backend: GRAMMARS[backend.server])
 @pytest.mark.parametrize("root", ["v1", "api/paas/v4", "v1beta/openai"])
 def test_the_version_of_an_api_may_be_in_its_url(root: str) -> None:
     path = f"{root}/chat/completions"
+    answers: dict[str, Any] = {path: [chat()], f"{root}/models": [Reply(200, {"data": [{"id": "m"}]})]}
     with (
-        scripted(**{path: [chat()], f"{root}/models": [Reply(200, {"data": [{"id": "m"}]})]}) as script,
+        scripted(**answers) as script,
         OpenAICompatible(f"{script.url}/{root}/", "plain", retry_policy=QUICK) as backend,
     ):
         backend.complete(Request(ASK))

@@ -56,7 +56,13 @@ class ResponsesReply(BlockReply["_Item"]):
 
     def fail(self, error: HttpError) -> str:
         """Return the events that end a stream."""
-        self._body = self._base | {"status": "failed", "error": _stream_error(error)}
+        code = "invalid_prompt" if error.status < 500 else "server_error"
+        if error.code == "context_length_exceeded":  # Codex compacts its conversation then
+            code = error.code
+        elif error.status == 429:
+            code = "rate_limit_exceeded"
+        failed = {"status": "failed", "error": {"code": code, "message": error.message}}
+        self._body = self._base | failed
         return self._written([*self._begin(), {"type": "response.failed", "response": self._body}])
 
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
@@ -296,14 +302,3 @@ def _end(
     if status == "completed":
         return end | {"completed_at": int(time.time())}
     return end | {"incomplete_details": {"reason": "max_output_tokens"}}
-
-
-def _stream_error(error: HttpError) -> dict[str, str]:
-    """Return the error of a failed response. Codex compacts its conversation if it is too long."""
-    if error.code == "context_length_exceeded":
-        code = error.code
-    elif error.status == 429:
-        code = "rate_limit_exceeded"
-    else:
-        code = "invalid_prompt" if error.status < 500 else "server_error"
-    return {"code": code, "message": error.message}

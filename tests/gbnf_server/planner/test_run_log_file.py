@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.system.append_log import AppendLog, LogDamagedError, LogInUseError
+from gbnf_server.planner.run_log import RunLog, RunLogError
 
 # Lone surrogates, too, but not pairs of them: as JSON, they are one character.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.sampled_from(["\ud800", "a\udfff"])
@@ -26,26 +26,31 @@ values = st.recursive(
 )
 
 
+def opened(path: Path) -> RunLog[int, Any]:
+    """Open a log whose values all have one key."""
+    return RunLog(path, lambda value: (0, value))
+
+
 @given(written=st.lists(values, max_size=4), later=values)
 def test_what_was_appended_is_read_in_order_wherever_a_kill_came(
     written: list[Any], later: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
-    with AppendLog(path) as log:
+    with opened(path) as log:
         for value in written:
             log.append(value)
-        with pytest.raises(LogInUseError):
-            AppendLog(path)
+        with pytest.raises(RunLogError, match="in use"):
+            opened(path)
     data = path.read_bytes()
     data.decode()
     for kept in range(len(data) + 1):
         path.write_bytes(data[:kept])
         whole = written[: data[:kept].count(b"\n")]
-        with AppendLog(path) as log:
-            assert log.values == whole
+        with opened(path) as log:
+            assert log.entries.get(0, []) == whole
             log.append(later)
-        with AppendLog(path) as log:
-            assert log.values == [*whole, later]
+        with opened(path) as log:
+            assert log.entries.get(0, []) == [*whole, later]
 
 
 @pytest.mark.parametrize("syncs_folders", [True, False])
@@ -63,7 +68,7 @@ def test_a_durable_value_is_in_a_file_that_the_folders_name(
 
     monkeypatch.setattr(os, "fsync", noting)
     path = tmp_path / "a" / "b" / "log"
-    with AppendLog(path) as log:
+    with opened(path) as log:
         log.append(1, durable=True)
     named = [path, path.parent, path.parent.parent, tmp_path] if syncs_folders else [path]
     assert set(synced) == {each.stat().st_ino for each in named}
@@ -75,16 +80,16 @@ def test_what_did_not_fit_on_the_disk_was_not_appended(
 ) -> None:
     """With each value, the number of bytes after which the disk is full."""
     path, written = tmp_path_factory.mktemp("log") / "log", []
-    with AppendLog(path) as log:
+    with opened(path) as log:
         for value, space in appended:
             with full_after(space):
                 try:
                     log.append(value)
-                except OSError:
+                except RunLogError:
                     continue
             written.append(value)
-    with AppendLog(path) as log:
-        assert log.values == written
+    with opened(path) as log:
+        assert log.entries.get(0, []) == written
 
 
 @contextmanager
@@ -108,6 +113,5 @@ def full_after(space: int | None) -> Iterator[None]:
 @pytest.mark.parametrize("line", ["{", "nothing", "[" * 200_000 + "]" * 200_000, json.dumps({"n": 1}) + "}"])
 def test_a_line_that_is_no_value_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "log").write_text(f'{{"n": 1}}\n{line}\n')
-    with pytest.raises(LogDamagedError) as raised:
-        AppendLog(tmp_path / "log")
-    assert raised.value.line == 2
+    with pytest.raises(RunLogError, match="line 2: this is no entry"):
+        opened(tmp_path / "log")
