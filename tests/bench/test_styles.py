@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from gbnf.tools import FINAL_ANSWER
 from gbnf_server.backends.base import Completion, Usage
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.demo_model import model_path
-from styles import Cell, cases_of, compare, offered, table, verdict
+from styles import Cell, cases_of, compare, main, offered, table, verdict
 from support.pools import BUNDLED as POOL
+from support.server import Reply, scripted
 
 pytestmark = pytest.mark.slow  # the suite is large
 CASES = {case.id: case for case in cases_of("representative", POOL)}
@@ -61,3 +66,15 @@ def test_a_cell_of_the_embedded_model() -> None:
     failed = Cell("minimal", "text")
     failed.failures.update({"truncated": 2, "invalid": 1})
     assert (failed.dominant, failed.trials) == ("truncated (2)", 3)
+
+
+def test_a_server_without_grammars_is_asked_for_calls_in_text(tmp_path: Path) -> None:
+    written = {"role": "assistant", "content": '{"name": "get_now", "arguments": {}}'}
+    answers: dict[str, Any] = {"api/chat": [Reply(200, {"message": written, "done": True})] * len(CASES)}
+    cells = tmp_path / "cells.json"
+    with scripted(**answers) as script:
+        url = script.url
+        main(trials=1, style=["minimal"], model="m", server=url, backend="ollama", json_out=cells)
+    [cell] = json.loads(cells.read_text())
+    assert (cell["call_format"], cell["ok"], sum(cell["failures"].values())) == ("text", 3, len(CASES) - 3)
+    assert cell["dominant"] == f"wrong tool ({len(CASES) - 3})"

@@ -38,7 +38,10 @@ _PYTHON_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:x[0-9a-fA-F]{2}|U[0-9a-fA-F]
 _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(['’”])|\\|(?=")""")
 _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\[^\\]\S*")
 _EDN = re.compile(r"[\s\[]*\{\s*:[A-Za-z]")  # a map whose first key is a keyword
-_EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]|[^\s,{}\[\]"]+', re.DOTALL)
+_EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|;[^\n]*|#?\{|[}\[\]()]|[^\s,{}\[\]()";]+', re.DOTALL)
+_EDN_NAME = re.compile(r":?([A-Za-z_][\w.*+!?<>=/-]*)")
+_EDN_BRACKETS = {"{": "{}}", "[": "[]]", "(": "[])", "#{": "[]}"}
+"""Of each bracket, JSON's pair, and what closes it in EDN."""
 
 
 class Extent(NamedTuple):
@@ -97,21 +100,26 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
 
 
 def _edn_as_json(text: str) -> str:
-    """Return EDN as JSON: maps, vectors, keywords (as their names), strings, numbers, booleans and nil.
+    """Return EDN as JSON: maps, vectors, lists, sets, keywords and symbols (as names), strings, numbers, nil.
 
-    Other values, such as symbols, stay as they are, and are invalid JSON.
+    Other values, such as characters and ratios, stay as they are, and are invalid JSON.
     """
     parts: list[str] = []
     opened = [("", 0)]  # the brackets that are open, and the number of values in each
-    for token in _EDN_TOKEN.findall(text):
-        if token in _PAIRS:
-            opened = opened[:-1] or opened
-        else:
+    for word in _EDN_TOKEN.findall(text):
+        if word in _PAIRS:
+            bracket, _ = opened.pop() if len(opened) > 1 else opened[0]
+            pair = _EDN_BRACKETS.get(bracket, "  ")
+            parts.append(pair[1] if word == pair[2:] else "?")  # no JSON
+        elif word[0] != ";":
             bracket, count = opened.pop()
             parts.append((":" if bracket == "{" and count % 2 else ",") if count else "")
-            opened += [(bracket, count + 1), *([(token, 0)] if token in CLOSERS else [])]
-        is_keyword = token[:1] == ":" and len(token) > 1
-        parts.append(json.dumps(token[1:]) if is_keyword else {"nil": "null"}.get(token, token))
+            opened += [(bracket, count + 1), *([(word, 0)] if word in _EDN_BRACKETS else [])]
+            name = _EDN_NAME.fullmatch(word)
+            is_name = name is not None and word not in ("true", "false", "NaN", "Infinity")
+            number = word[:-1] if word[0].isdecimal() and word[-1] in "NM" else word
+            other = _EDN_BRACKETS.get(word, number)[: 1 if word in _EDN_BRACKETS else None]
+            parts.append("null" if word == "nil" else json.dumps(name[1]) if name and is_name else other)
     return "".join(parts)
 
 

@@ -31,8 +31,8 @@ from gbnf.tools import Tool
 
 #: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(
-    {"", "json", "jsonc", "json5", "edn", "javascript", "js", "python", "py", "yaml", "yml", "xml"}
-    | {"text", "txt"}
+    {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
+    | {"edn", "clojure", "clj"}
 )
 _DEPTH = 2  # of nested blocks
 _MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched

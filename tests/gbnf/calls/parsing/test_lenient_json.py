@@ -208,8 +208,8 @@ def test_edn_is_the_value_that_was_written(value: Any, space: str) -> None:
     "text",
     [
         "{:a}", "{:a 1", "{:a 1]", "{:a [1}", "{:a 1}}",
-        "{:a 1} {:b 2}", "{:a 1 :a 2}", "{:a 1 1 2}", "{:a b}", "{:a 1/2}",
-        "{:a 1N}", "{:a #{1}}", '{:a "x}', r'{:a "\ud800"}', "{:a 1} x", "{:a (1)}", "{:a NaN}", "{:a :}",
+        "{:a 1} {:b 2}", "{:a 1 :a 2}", "{:a 1 1 2}", "{:a 1/2}", "{:a #{1)}", "{:a (1]}",
+        '{:a "x}', r'{:a "\ud800"}', "{:a 1} x", "{:a \\c}", "{:a NaN}", "{:a :}",
         "{:a " + "[" * 9_000 + "]" * 9_000 + "}", "[{:a 1} }",
     ],
     ids=lambda text: text[:12],
@@ -217,6 +217,19 @@ def test_edn_is_the_value_that_was_written(value: Any, space: str) -> None:
 def test_what_is_no_edn_is_an_error(text: str) -> None:
     with pytest.raises(InvalidJsonError):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{:name read_file :arguments {:path a.md}}", {"name": "read_file", "arguments": {"path": "a.md"}}),
+        ("{:a 1N, :b 1.5M, :c -2}", {"a": 1, "b": 1.5, "c": -2}),
+        ('{:a #{1 2}, :b (1 "x;" [nil]) ; the end }\n}', {"a": [1, 2], "b": [1, "x;", [None]]}),
+        ("{:a true :b :c-d}", {"a": True, "b": "c-d"}),
+    ],
+)
+def test_values_of_edn_that_json_has_otherwise(text: str, value: Any) -> None:
+    assert load(text).value == value
 
 
 @pytest.mark.parametrize(
