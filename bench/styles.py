@@ -25,9 +25,9 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -216,7 +216,8 @@ def main(
         about = f"{opened.name}, {suite}, {len(cases)} cases × {trials} trials, {tools or 'all'} tools"
         console.print(table(cells, about))
     if json_out is not None:
-        rows: list[dict[str, Any]] = [asdict(cell) | {"dominant": cell.dominant} for cell in cells]
+        names = [each.name for each in fields(Cell)]
+        rows = [{name: getattr(cell, name) for name in [*names, "dominant"]} for cell in cells]
         json_out.write_text(json.dumps(rows, indent=1))
 
 
