@@ -157,7 +157,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if left or asking or answers:
         ready = left
     state.calls.left_out = ""
-    if is_small_native and options.filter:
+    if options.is_small and options.filter:
         ready = meant(ready, state)
     is_first = is_small_native and answers and not state.steps
     readers = file_readers(ready) if is_first else ()
