@@ -238,7 +238,7 @@ def test_a_model_that_answers_with_data_alone_is_salvaged(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["json", "text", "lines"])
 @pytest.mark.parametrize(
-    "broken", ['{"tool_calls":[[[', "{:tool_calls [{:name get_now}]}", '{"toolCalls": []}']
+    "broken", ['{"tool_calls":[[[', "{:tool_calls [{:name 1/2}]}", '{"toolCalls": []}']
 )
 def test_what_begins_like_a_call_is_no_answer(mode: str, broken: str) -> None:
     driven = run(mode, broken, HONEST, query="what time is it?")
