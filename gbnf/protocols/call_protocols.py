@@ -385,9 +385,8 @@ def repaired_call(
 
 def _only_arguments(text: str, tools: Sequence[Tool]) -> dict[str, Any] | None:
     """Return the call of the only tool that is possible, if a text is its arguments in JSON."""
-    [tool, *others] = tools
-    value = None if others or tool is FINAL_ANSWER else load_complete(without_fences(text))
-    call = {"name": tool.name, "arguments": value}
+    value = load_complete(without_fences(text)) if len(tools) == 1 and tools[0] != FINAL_ANSWER else None
+    call = {"name": tools[0].name, "arguments": value} if tools else {}
     return call if isinstance(value, dict) and value and validate_call(call, tools).ok else None
 
 

@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gbnf.calls import ToolCalls, parse_tool_calls
+from gbnf.calls import FinalAnswer, ToolCalls, parse_tool_calls
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
@@ -163,8 +163,10 @@ def check_completion(
 def _with_proposed_call(found: ParsedCall, offer: OfferedTools) -> ParsedCall:
     """Return the call that an answer proposes between prose, if it is possible now; otherwise the answer."""
     if found.call["name"] == FINAL_ANSWER.name:
+        message = found.call["arguments"]["message"]
         with suppress(UnreadableCallError):
-            message = found.call["arguments"]["message"]
+            if isinstance(parse_tool_calls(message, offer.own), FinalAnswer):
+                return found
             proposed = CallsInText().read(message, offer.own, steps=offer.refers_to)
             if proposed.call["name"] != FINAL_ANSWER.name:
                 return replace(proposed, reasoning=found.reasoning, preface="")
