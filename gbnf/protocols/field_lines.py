@@ -48,9 +48,10 @@ _NUMBER = re.compile(
 """A whole numeral that is not one of two; of "1.120,50" and "2 million", nothing is."""
 _NUMERIC_DATE = re.compile(r"\D*\d{4}[-/]\d{1,2}[-/]\d{1,2}\D*")
 _NEGATION = re.compile(r"\b(?:not?|non|none|never|neither|nor|né|than)\b|n['’]t\b", re.IGNORECASE)
+_BESIDE = re.compile(r"\b(?:before|after|until|prima|dopo)\b", re.IGNORECASE)
 _BEFORE_REST = " \t.):*]_`,;–—-"
 _BRACKETED = re.compile(r"<\s*([^<>:]+?)\s*(?::\s*([^<>]*?))?\s*>?")
-_PLACEHOLDER = re.compile(r"\s*<(?:[^\W\d][\w,' -]*\s[\w,' -]+|\W*)>\s*")
+_PLACEHOLDER = re.compile(r"\s*<[.…]+>\s*")
 _TAGGED = re.compile(r"<([^<>/:]+)>(.*)</\1>")
 _SEPARATOR = re.compile(r"[,;]\s+")
 _NOTHING = frozenset({"", "-", "–", "—", "none", "null", "n/a"})
@@ -136,7 +137,8 @@ class FieldLines(CallsInText):
     ) -> ParsedCall:
         """Read a whole text. Raises UnreadableCallError for one without the fields, or with a placeholder."""
         step = parse_tool_calls(text, (self.tool,))
-        if isinstance(step, ToolCalls) and any(call.arguments for call in step.calls):
+        is_call = isinstance(step, ToolCalls) and any(call.arguments for call in step.calls)
+        if is_call:
             parsed = super().read(text, tools, steps=steps, truncated=truncated)
         elif truncated:
             raise UnreadableCallError("the answer was truncated by the token limit; write shorter lines")
@@ -149,8 +151,8 @@ class FieldLines(CallsInText):
             parsed = repaired_call(call, (self.tool,), steps, clamp=self.clamp)
         for field in self._fields:
             for part in _parts(parsed.call["arguments"].get(field.name)):
-                if isinstance(part, str):
-                    self._check_text(part, field)
+                if isinstance(part, str) and not field.location.listed:
+                    self._check_text(part, field, in_lines=not is_call)
         return parsed
 
     def refused_messages(
@@ -204,13 +206,15 @@ class FieldLines(CallsInText):
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         return f"{match[1]}: {value}"
 
-    def _check_text(self, text: str, field: _Field) -> None:
+    def _check_text(self, text: str, field: _Field, *, in_lines: bool) -> None:
         """Raise UnreadableCallError for a blank value, a placeholder, or one with another field's label."""
-        if field.is_required and text and not text.strip(" \t\n.…") and not field.location.listed:
+        if field.is_required and text and not text.strip(" \t\n.…"):
             raise UnreadableCallError(f"{field.name} is blank")
-        self._filled(text)
         if _PLACEHOLDER.fullmatch(text):
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
+        if not in_lines:
+            return
+        self._filled(text)
         for label in re.findall(r"(?:^|[\s,;(])([^\W\d][\w -]*?)\s*[:=]\s", text):
             if len(self._fields) > 1 and fold(label) in self._places:
                 raise UnreadableCallError(f"{label!r} is not on a line of its own")
@@ -236,7 +240,7 @@ class FieldLines(CallsInText):
     def _one_text(self, content: str) -> dict[str, Any]:
         """Return the only argument, if any text is one: unchanged, but for its label, quotes or fences."""
         [field, *others] = self._fields
-        if others or field.location.types != {"string"} or field.location.listed:
+        if others or field.location.types != {"string"} or field.location.listed or field.is_date:
             return {}
         for line in content.splitlines():
             filled = self._filled(line.strip())
@@ -281,9 +285,9 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
     takes_text = len(fields) == 1 and fields[0].takes_lines
     if len(lines) > least and lines[0].endswith(":") and not takes_text:  # "Here is my answer:"
         lines = lines[1:]
-    if len(lines) == 1 < len(fields) and all(field.is_number for field in fields):
-        numbers = re.split(r"[\s,;]+", lines[0])  # "17 17", also after a word
-        numbers = numbers[len(numbers) - len(fields) :] if numbers[0].isalpha() else numbers
+    if len(lines) == 1 < len(fields) and all(field.is_number and field.is_required for field in fields):
+        numbers = re.split(r"\s*;\s*|,\s+|\s+", lines[0])  # "17 17", also after a word
+        numbers = numbers[1:] if numbers[0].isalpha() else numbers
         lines = numbers if len(numbers) == len(fields) else lines
     if len(lines) == len(fields) > 1:
         lines = _unnumbered(lines, fields)
@@ -326,7 +330,9 @@ def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
 def _scalar(field: _Field, text: str) -> Any:
     """Return the value in a text; the text itself if it is none that the field has."""
     numerals = len(re.findall(r"\d+", text)) if field.is_date else 0  # "5 to 8 March 2026" has three
-    if numerals == (3 if _NUMERIC_DATE.fullmatch(text) else 2) and not _NEGATION.search(text):
+    is_numeric = _NUMERIC_DATE.fullmatch(text) is not None
+    is_alone = len(re.findall(r"[^\W\d]+", text)) <= (1 if is_numeric else 2) and not _BESIDE.search(text)
+    if numerals == (3 if is_numeric else 2) and is_alone and not _NEGATION.search(text):
         text = next((day.isoformat() for day in dates_in(text)), text)
     if field.location.types == {"string"} and not field.location.listed:
         return text

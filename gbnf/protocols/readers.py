@@ -41,11 +41,13 @@ _CALL_LIKE = re.compile(r"\W{0,8}?(?:\{|\[\s*\{|<\w)")
 """Plain text does not begin like that, but malformed calls do."""
 _BROKEN_CALL = re.compile(
     r"""\W{0,8}?(?:
-        (?:`{3}\w*\s*)?\[?\s*\{[\s"':]{0,8}(?:\w+["']?\s*:?\s*\[?\s*\{[\s"':]{0,8}){0,3}
-        (?:(?:tool|function)[_-]?calls?\b["']?\s*:?\s*(?:[\[{]|null\b|\Z)
-            |name\s+"[^"]*",?\s*:(?:arg|param|input)\w*\s|(?:name|tool|function)["']?\s*:?\s*\Z)
-        |<(?:tool_?calls?|function_?calls?|invoke|function=|tool=)\b|\[tool_calls\]|`{3}tool(?:_?call|_?code)?\s*\n
-        |(?:tool|action)\s*:\s*(?:\Z|\S+\s*\n\s*arg\w*\b)|[^\W\d]\w*\(\w+\s*=[^()]*\Z
+        (?:`{3}\w*\s*+)?\[?\s*+\{[\s"':]{0,8}(?:\w++["']?\s*+:?\s*+\[?\s*+\{[\s"':]{0,8}){0,3}
+        (?:(?:tool|function)[_-]?calls?\b["']?\s*+:?\s*+(?:[\[{]|null\b|\Z)
+            |name\s+"[^"]*",?\s*+:(?:arg|param|input)\w*\s|(?:name|tool|function)["']?\s*+:?\s*+\Z)
+        |(?:<(?:tool_?calls?|function_?calls?)>|\[tool_calls\])\s*+(?:[\[{<]|[\w.-]+\s*+[\[{(<]|\Z)
+        |<(?:tool_?calls?|function_?calls?|invoke)(?:\s+\w+\s*+=|\Z)|<(?:function|tool)=|`{3}tool(?:_?call|_?code)?[^\S\n]*+\n
+        |(?:tool|action)\s*+:\s*+(?:\Z|\S+[^\S\n]*+\n\s*+arg(?:ument)?s?\s*+(?:\Z|:\s*+(?:\{|\Z)))
+        |[^\W\d]\w*\(\w+\s*+=[^()]{0,80}\Z
     )""",
     re.IGNORECASE | re.VERBOSE,
 )

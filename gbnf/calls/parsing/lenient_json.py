@@ -40,6 +40,7 @@ _WINDOWS_PATH = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\[^\\]\S*")
 _EDN = re.compile(r"[\s\[]*\{\s*:[A-Za-z]")  # a map whose first key is a keyword
 _EDN_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|;[^\n]*|#?\{|[}\[\]()]|[^\s,{}\[\]()";]+', re.DOTALL)
 _EDN_NAME = re.compile(r":?([A-Za-z_][\w.*+!?<>=/-]*)")
+_EDN_CONSTANTS = {"true", "false", "nil", "null", "none", "nan", "infinity"}
 _EDN_BRACKETS = {"{": "{}}", "[": "[]]", "(": "[])", "#{": "[]}"}
 """Of each bracket, JSON's pair, and what closes it in EDN."""
 
@@ -116,7 +117,9 @@ def _edn_as_json(text: str) -> str:
             parts.append((":" if bracket == "{" and count % 2 else ",") if count else "")
             opened += [(bracket, count + 1), *([(word, 0)] if word in _EDN_BRACKETS else [])]
             name = _EDN_NAME.fullmatch(word)
-            is_name = name is not None and word not in ("true", "false", "NaN", "Infinity")
+            is_symbol = word[0] != ":"
+            is_clear = not is_symbol or (count % 2 if bracket == "{" else bracket != "(")
+            is_name = name is not None and is_clear and word.casefold() not in _EDN_CONSTANTS
             number = word[:-1] if word[0].isdecimal() and word[-1] in "NM" else word
             other = _EDN_BRACKETS.get(word, number)[: 1 if word in _EDN_BRACKETS else None]
             parts.append("null" if word == "nil" else json.dumps(name[1]) if name and is_name else other)

@@ -131,15 +131,17 @@ def _exclusive(error: ValidationError) -> str:
         branches = branches if len(branches) == len(value) else []
     elif error.validator == "not" and isinstance(value, dict) and value.keys() == {"allOf"}:
         branches = value["allOf"]
-    if error.validator == "oneOf":  # what else a branch says of its properties, or of the others, is not told
-        branches = [_without_other(each) for each in branches]
+    if error.validator == "oneOf":  # what else a valid branch says of its properties is not told
+        branches = [_without_other(each, is_valid=not error.context) for each in branches]
     only = [each for each in branches if _only_requires(each)]
     counts = Counter(name for branch in only for name in branch["required"])
     names = [name for name in counts if counts[name] == 1]
+    shared = [name for name in counts if counts[name] > 1]
     is_clear = len(only) == len(branches) and (error.validator == "not" or len(branches) == len(names))
+    is_clear = is_clear and isinstance(instance, dict) and all(name in instance for name in shared)
     given = sum(name in instance for name in names) if isinstance(instance, dict) else 1
     if error.validator == "not" and is_clear and len(names) == given == 1:
-        return f"leave out {names[0]!r} beside the others"
+        return f"leave out {names[0]!r}"
     if len(names) < 2 or given == 1 or not is_clear:
         return ""
     rest = "both" if len(names) == 2 else "all of them" if error.validator == "not" else "several of them"
@@ -150,10 +152,11 @@ def _only_requires(schema: Any) -> bool:
     return isinstance(schema, dict) and {"required"} <= schema.keys() <= _REQUIRING
 
 
-def _without_other(branch: Any) -> Any:
+def _without_other(branch: Any, *, is_valid: bool) -> Any:
     if not isinstance(branch, dict) or not _only_requires(branch.get("not", {"required": ()})):
         return branch
-    return {keyword: branch[keyword] for keyword in branch if keyword not in ("properties", "not")}
+    left_out = {"not", "properties"} if is_valid else {"not"}
+    return {keyword: branch[keyword] for keyword in branch if keyword not in left_out}
 
 
 def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
@@ -163,7 +166,7 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
     if keyword == "not" and schema.get("runtime_resolved") is True:
         return "is filled in by the runtime; leave it out"
     if keyword == "None":  # the schema `false`
-        return f"must not have the property whose value is {short_repr(error.instance)}"
+        return f"must not contain {short_repr(error.instance)}"
     if keyword == "enum":
         allowed = ", ".join(short_repr(member) for member in value[:ENUM_LIMIT])
         more = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""

@@ -43,7 +43,7 @@ from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendU
 
 Method = Literal["GET", "POST"]
 _Value = TypeVar("_Value")
-_VERSION: Final = re.compile(r"/v\d\w*(?:/openai)?$")
+_VERSION: Final = re.compile(r"/v\d{1,2}(?:(?:alpha|beta)\d*)?(?:/openai)?$")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _LARGE, _SMALL = 256 * 1024, 32  # bytes: what is written in a millisecond, and a number with its key
 find_api_key = find_saved_key

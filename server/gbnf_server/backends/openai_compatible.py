@@ -98,8 +98,7 @@ class OpenAICompatible(HttpBackend):
             raise ValueError(f"server is {server!r}; it must be one of {', '.join(_DIALECTS)}")
         if chat_template is not None and _DIALECTS[server] != "gbnf":
             raise ValueError(f"chat_template is given, but {server} takes no grammar; leave it out")
-        base = url.rstrip("/").removesuffix("/v1")
-        self._http = HttpClient(base, server_name=server, api_key=api_key, retry_policy=retry_policy)
+        self._http = HttpClient(url, server_name=server, api_key=api_key, retry_policy=retry_policy)
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
         # the server adds the token that begins a prompt
         self._tool_format, self._rules = None, None

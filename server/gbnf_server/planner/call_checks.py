@@ -363,15 +363,16 @@ def _is_data(message: str, state: RunState) -> bool:
     It is a part of a result, has a whole one in it, or has no values but those of results. A label before it
     and a word or two behind it say nothing.
     """
-    data = [] if _ASKS_FOR_DATA.search(said(state)) else _json_values(message)
+    label, data = ("", []) if _ASKS_FOR_DATA.search(said(state)) else _json_values(message)
     results = [step.result for step in state.steps if step.result is not None]
     (own, values), (containers, known) = _parts(data), _parts(results)
     has_result = any(each in containers for each in data) or any(each and each in results for each in own)
-    return bool(data) and (has_result or (bool(values) and values <= known))
+    # behind a label, some of the values may be what was asked for
+    return bool(data) and (has_result or (not label and bool(values) and values <= known))
 
 
-def _json_values(message: str) -> list[Any]:
-    """Return the objects and arrays of which a text consists, beside tags, fences, a label and few words."""
+def _json_values(message: str) -> tuple[str, list[Any]]:
+    """Return the label of a text, and the objects and arrays of which it consists, and few words."""
     text = re.sub(r"(?m)^[ \t]*`{3,}.*$|\A\s*<\w+>|</\w+>\s*\Z", "", message).strip()
     with suppress(InvalidJsonError):
         inner = parse_json(text) if text[:1] == '"' else None
@@ -379,17 +380,17 @@ def _json_values(message: str) -> list[Any]:
     at = next((at for at, sign in enumerate(text) if sign in "[{"), len(text))
     label, rest = text[:at].strip(" \t\r\n*_`"), text[at:]
     if re.search(r"\d|[^:]\Z", label) or len(words(label)) > _LONGEST_LABEL:
-        return []
+        return label, []
     values: list[Any] = []
     while rest[:1] in ("{", "["):
         value = extent(rest, 0)
         try:
             values.append(load(rest[: value.end], truncated=not value.closed).value)
         except InvalidJsonError:
-            return []
+            return label, []
         rest = rest[value.end :].lstrip(" \t\r\n,")
-    says_more = len(words(rest)) > _LONGEST_END or re.search(r"[\d\[{]", rest)
-    return [] if says_more else values
+    says_more = len(words(rest)) > _LONGEST_END or re.search(r"[\d\[{(]", rest)
+    return label, [] if says_more else values
 
 
 def _parts(value: list[Any]) -> tuple[list[Any], set[Any]]:

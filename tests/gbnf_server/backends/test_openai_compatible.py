@@ -142,13 +142,25 @@ def client(url: str, server: ServerKind = "vllm", **options: Any) -> OpenAICompa
 ask = ask_fixture(lambda backend: GRAMMARS[backend.server])
 
 
-@pytest.mark.parametrize("root", ["v1", "api/paas/v4", "v1beta/openai"])
-def test_the_version_of_an_api_may_be_in_its_url(root: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "root"),
+    [
+        ("", "v1"),
+        ("v1", "v1"),
+        ("llm", "llm/v1"),
+        ("v2/v1", "v2/v1"),
+        ("v100", "v100/v1"),
+        ("v3small", "v3small/v1"),
+        ("api/paas/v4", "api/paas/v4"),
+        ("v1beta/openai", "v1beta/openai"),
+    ],
+)
+def test_the_version_of_an_api_may_be_in_its_url(given: str, root: str) -> None:
     path = f"{root}/chat/completions"
     answers: dict[str, Any] = {path: [chat()], f"{root}/models": [Reply(200, {"data": [{"id": "m"}]})]}
     with (
         scripted(**answers) as script,
-        OpenAICompatible(f"{script.url}/{root}/", "plain", retry_policy=QUICK) as backend,
+        OpenAICompatible(f"{script.url}/{given}/", "plain", retry_policy=QUICK) as backend,
     ):
         backend.complete(Request(ASK))
     assert [path for path, _ in script.asked if path != f"/{root}/models"] == [f"/{path}"]

@@ -208,7 +208,8 @@ def test_edn_is_the_value_that_was_written(value: Any, space: str) -> None:
     "text",
     [
         "{:a}", "{:a 1", "{:a 1]", "{:a [1}", "{:a 1}}",
-        "{:a 1} {:b 2}", "{:a 1 :a 2}", "{:a 1 1 2}", "{:a 1/2}", "{:a #{1)}", "{:a (1]}",
+        "{:a 1} {:b 2}", "{:a 1 :a 2}", "{:a 1 1 2}", "{:a 1/2}", "{:a open files b}", "{:a None}",
+        "{:a True}", '{:a (str "x" y)}', "{:a hello b 3}", "{:a #{1)}", "{:a (1]}",
         '{:a "x}', r'{:a "\ud800"}', "{:a 1} x", "{:a \\c}", "{:a NaN}", "{:a :}",
         "{:a " + "[" * 9_000 + "]" * 9_000 + "}", "[{:a 1} }",
     ],
@@ -225,7 +226,7 @@ def test_what_is_no_edn_is_an_error(text: str) -> None:
         ("{:name read_file :arguments {:path a.md}}", {"name": "read_file", "arguments": {"path": "a.md"}}),
         ("{:a 1N, :b 1.5M, :c -2}", {"a": 1, "b": 1.5, "c": -2}),
         ('{:a #{1 2}, :b (1 "x;" [nil]) ; the end }\n}', {"a": [1, 2], "b": [1, "x;", [None]]}),
-        ("{:a true :b :c-d}", {"a": True, "b": "c-d"}),
+        ("{:a true :b :c-d :e null}", {"a": True, "b": "c-d", "e": None}),
     ],
 )
 def test_values_of_edn_that_json_has_otherwise(text: str, value: Any) -> None:

@@ -166,9 +166,9 @@ BOTH = {"pattern": "a", "patterns": ["b"]}
         ({"oneOf": [{**EITHER[0], "not": EITHER[1]}, {**EITHER[1], "not": EITHER[0]}]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
         ({"oneOf": [{**each, "properties": {"base": {"type": "string"}}} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
         ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, {**BOTH, "base": "."}, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
-        ({"if": EITHER[0], "then": {"not": EITHER[1]}}, BOTH, "tool 't': leave out 'patterns' beside the others"),  # noqa: E501 - one case a line
-        ({"dependentSchemas": {"pattern": {"not": EITHER[1]}}}, BOTH, "tool 't': leave out 'patterns' beside the others"),  # noqa: E501 - one case a line
-        ({"dependentSchemas": {"pattern": {"properties": {"patterns": False}}}}, {"pattern": "a", "patterns": []}, "must not have the property whose value is []"),  # noqa: E501 - one case a line
+        ({"if": EITHER[0], "then": {"not": EITHER[1]}}, BOTH, "tool 't': leave out 'patterns'"),
+        ({"dependentSchemas": {"pattern": {"not": EITHER[1]}}}, BOTH, "tool 't': leave out 'patterns'"),
+        ({"dependentSchemas": {"pattern": {"properties": {"patterns": False}}}}, {"pattern": "a", "patterns": []}, "must not contain []"),  # noqa: E501 - one case a line
         ({"oneOf": EITHER}, {"base": "."}, "tool 't': give 'pattern' or 'patterns'"),
         ({"oneOf": [*EITHER, {"required": ["base"]}]}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not several of them"),  # noqa: E501 - one case a line
         ({"not": {"required": ["pattern", "patterns", "base"]}}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not all of them"),  # noqa: E501 - one case a line
@@ -179,6 +179,9 @@ BOTH = {"pattern": "a", "patterns": ["b"]}
         ({"oneOf": [{"required": ["pattern"], "not": True}, *EITHER[1:]]}, {}, "fits none of its forms"),
         ({"oneOf": [*EITHER, {"required": ["pattern"]}]}, {}, "fits none of its forms"),
         ({"oneOf": [*EITHER, True]}, {"pattern": "x"}, "more than one of its forms"),
+        ({"oneOf": [{**each, "properties": {"base": {"const": name}}} for name, each in zip("xy", EITHER, strict=True)]}, {"base": "z"}, "fits none of its forms"),  # noqa: E501 - one case a line
+        ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, BOTH, "needs ['base']"),
+        ({"not": {"required": ["base"]}}, {"base": "."}, "tool 't': leave out 'base'"),
     ],
 )  # fmt: skip
 def test_properties_that_exclude_each_other(rest: Any, given_arguments: Any, told: str) -> None:
