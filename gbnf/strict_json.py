@@ -70,6 +70,13 @@ def map_json(value: Any, scalar: Callable[[Any], Any], key: Callable[[str], str]
             return scalar(value)
 
 
+def scalars_of(value: Any) -> list[Any]:
+    """Return all that is neither an array nor an object in a JSON value."""
+    found: list[Any] = []
+    map_json(value, found.append)
+    return found
+
+
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:
     """Return the value of a text that is one JSON value. Raises InvalidJsonError.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from gbnf.strict_json import scalars_of
 from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, PATH, QUOTED, TERM, names_in
 from gbnf.tools.tool import Tool
 
@@ -271,11 +272,4 @@ def _each_text(
 
 
 def _texts_in(value: Any) -> frozenset[str]:
-    match value:
-        case str():
-            return frozenset((value,))
-        case Mapping():
-            return frozenset[str]().union(*map(_texts_in, value.values()))
-        case list():
-            return frozenset[str]().union(*map(_texts_in, value))
-    return frozenset()
+    return frozenset(each for each in scalars_of(value) if isinstance(each, str))

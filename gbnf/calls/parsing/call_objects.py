@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
 from gbnf.calls.parsing.readers import TRUNCATED, ParsedSpan
@@ -36,18 +37,7 @@ _DOUBLED = re.compile(r"\{\s*(\{.*\})\s*\}", re.DOTALL)
 _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
 
 
-class CallObject(NamedTuple):
-    """A call in an object. `extra`: what it has beside the name and the arguments."""
-
-    name: str
-    arguments: Any
-    id: str | None
-    syntax: CallSyntaxName
-    extra: Mapping[str, Any] = {}
-    wrapped: str = ""
-
-
-def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
+def _entries(value: Any, names: ToolNames) -> list[RawCall] | None:
     """Return the calls that a JSON value consists of, None if it is not a call."""
     match value:
         case list() if value:
@@ -59,7 +49,8 @@ def entries(value: Any, names: ToolNames) -> list[CallObject] | None:
             if not members and not others and key in _OUTER_KEYS and isinstance(inner, dict):
                 members = _tool_calls(inner)
             found = _all(members, names)
-            return None if found is None else [entry._replace(syntax="tool_calls") for entry in found]
+            as_listed = partial(replace, syntax="tool_calls", text_arguments=True)
+            return None if found is None else [*map(as_listed, found)]
         case _:
             return None
 
@@ -90,7 +81,7 @@ def read_body(
             return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
         if doubled is not None:
             loaded = Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
-        listed = entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names) or []
+        listed = _entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names) or []
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
 
@@ -110,11 +101,11 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         head = text[start : last + 1]
         opened = extent(head, 0).open
         marked = _closed_with_mark(head, opened)
-        listed = entries(marked, names) if marked is not None else None
+        listed = _entries(marked, names) if marked is not None else None
         if listed and not any(_holds_mark(entry.arguments) for entry in listed):
             loaded = Loaded(None, (Repair("json", f"closed it with {closing(opened)}"),))
             listed = [
-                entry._replace(extra={key: entry.extra[key] for key in entry.extra if key != _SENTINEL})
+                replace(entry, extra={key: entry.extra[key] for key in entry.extra if key != _SENTINEL})
                 for entry in listed
             ]
             return ParsedSpan(last + 1, tuple(_written(entry, loaded, syntax) for entry in listed))
@@ -124,7 +115,7 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         loaded = load(text[start:], truncated=True)
     except InvalidJsonError:
         return None
-    listed = entries(loaded.value, names) or []
+    listed = _entries(loaded.value, names) or []
     written = [_written(entry, loaded, syntax).noted(TRUNCATED) for entry in listed]
     truncated = tuple(replace(call, truncated=True) for call in written)
     return ParsedSpan(len(text), truncated, closed=False) if truncated else None
@@ -154,24 +145,25 @@ def _holds_mark(value: Any) -> bool:
             return bool(value == _SENTINEL)
 
 
-def _all(members: list[Any], names: ToolNames) -> list[CallObject] | None:
+def _all(members: list[Any], names: ToolNames) -> list[RawCall] | None:
     """Return the calls of a list if every member is one; a mark at its end is ignored."""
     found = [_entry(member, names) for member in members if member != _SENTINEL]
     return None if not found or any(entry is None for entry in found) else [e for e in found if e is not None]
 
 
-def _entry(value: Any, names: ToolNames) -> CallObject | None:
+def _entry(value: Any, names: ToolNames) -> RawCall | None:
     if not isinstance(value, dict):
         return None
     for wrapper in _WRAPPERS:
         if isinstance(value.get(wrapper), dict):
             inner = _entry(value[wrapper], names)
-            return None if inner is None else inner._replace(wrapped=wrapper)
+            took = Repair("wrapper", f"took the call from {wrapper!r}")
+            return None if inner is None else replace(inner, repairs=(took,))
     given_id = value["id"] if isinstance(value.get("id"), str) else None
     nested = value.get("function")
     if isinstance(nested, dict):
         inner = _entry(nested, names)
-        return None if inner is None else inner._replace(id=given_id, syntax="openai")
+        return None if inner is None else replace(inner, id=given_id, syntax="openai", text_arguments=True)
     for key in NAME_KEYS:
         name = value.get(key)
         if isinstance(name, str):
@@ -181,32 +173,23 @@ def _entry(value: Any, names: ToolNames) -> CallObject | None:
 
 def _named(
     value: Mapping[str, Any], key: str, name: str, given_id: str | None, names: ToolNames
-) -> CallObject | None:
+) -> RawCall | None:
     rest = {other: member for other, member in value.items() if other != key and other not in _SILENT_KEYS}
     for argument_key in ARGUMENT_KEYS:
         if argument_key in rest:
             arguments = rest.pop(argument_key)
-            return CallObject(name, arguments, given_id, "bare", rest)
+            return RawCall(name, arguments, "bare", id=given_id, extra=rest)
     rest.pop(_SENTINEL, None)
     tool = names.find(name)
     if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
         return None  # an object with a name that is not a call
-    return CallObject(name, rest or None, given_id, "bare")
+    return RawCall(name, rest or None, "bare", id=given_id)
 
 
-def _written(entry: CallObject, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:
-    repairs = list(loaded.repairs)
-    if entry.wrapped:
-        repairs.append(Repair("wrapper", f"took the call from {entry.wrapped!r}"))
+def _written(entry: RawCall, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:
+    """Return a call of loaded JSON with what was repaired in both."""
+    repairs = [*loaded.repairs, *entry.repairs]
     if entry.extra:
         ignored = ", ".join(map(repr, entry.extra))
         repairs.append(Repair("extra", f"ignored {ignored} beside the arguments"))
-    return RawCall(
-        entry.name,
-        entry.arguments,
-        syntax or entry.syntax,
-        tuple(repairs),
-        id=entry.id,
-        text_arguments=entry.syntax in ("openai", "tool_calls"),
-        extra=entry.extra,
-    )
+    return replace(entry, syntax=syntax or entry.syntax, repairs=tuple(repairs))

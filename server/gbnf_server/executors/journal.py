@@ -313,7 +313,8 @@ class Journal:
             raise ExecutorError(f"'{path}' exists and is not a regular file")
         if new and before is not None:
             raise ExecutorError(f"'{path}' already exists")
-        step: dict[str, Any] = {"step": "write", "path": path, "before": before, "after": _digest(data)}
+        after = hashlib.sha256(data).hexdigest()
+        step: dict[str, Any] = {"step": "write", "path": path, "before": before, "after": after}
         with self._workspace.open_parent(path) as (parent, name):
             if before is not None:
                 step["kept"] = f"{self._slot(operation)}/{name}"
@@ -398,7 +399,3 @@ def _keep(name: str, parent: int, trash: int) -> None:
         if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}:
             raise
         os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -61,14 +61,10 @@ class Text(Content):
         return self.text
 
 
-class Refusal(Content):
+class Refusal(Text):
     """A refusal of the model."""
 
-    refusal: str
-
-    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
-        """Return the text."""
-        return self.refusal
+    text: str = Field(alias="refusal")
 
 
 ToolName = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{1,128}$")]

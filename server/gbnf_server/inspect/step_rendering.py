@@ -203,7 +203,7 @@ def _with_compiled_grammars(
 
 def _note(view: RunView, shown: AbstractSet[str]) -> str:
     """Return where the grammars of a run are from, or why there are none."""
-    if view.are_compiled and view.has_grammars:
+    if view.recorded.are_compiled and view.has_grammars:
         return "The file has no grammars: those above were compiled from the tools that the page was given."
     if view.has_grammars or not view.steps:
         return ""

@@ -28,13 +28,12 @@ class EngineMatch:
     """The engine's result for a text.
 
     `accepted`: the text is a prefix of the language. `complete`: the text is in the language.
-    `consumed_tokens`: how many tokens the engine accepted. `position`: how many characters it accepted, so
-    the index of the first character that does not fit, if there is one.
+    `position`: how many characters the engine accepted, so the index of the first character that does not
+    fit, if there is one.
     """
 
     accepted: bool
     complete: bool
-    consumed_tokens: int
     position: int
 
 
@@ -88,21 +87,17 @@ class GrammarChecker:
         raw = encodable.encode()
         controls = grammar.tokens.control_texts if grammar.tokens else ()
         token_at = self._token_starts(encodable, raw, controls)
-        taken = offset = 0
+        offset = 0
 
         def refused() -> EngineMatch:
-            return EngineMatch(
-                accepted=False,
-                complete=False,
-                consumed_tokens=taken,
-                position=len(raw[:offset].decode(errors="ignore")),
-            )
+            position = len(raw[:offset].decode(errors="ignore"))
+            return EngineMatch(accepted=False, complete=False, position=position)
 
         with grammar.clone() as state:
             while offset < len(raw):
                 token = token_at.get(offset)
                 if token is not None and self._take(state, token):
-                    taken, offset = taken + 1, offset + len(self.model.piece(token))
+                    offset += len(self.model.piece(token))
                     continue
                 if _is_inside_character(raw, offset):
                     return refused()
@@ -112,13 +107,10 @@ class GrammarChecker:
                 for part in self.model.speller.spell(raw[offset:end]) or (None,):
                     if part is None or not self._take(state, part):
                         return refused()
-                    taken += 1
                 offset = end
             if len(encodable) < len(text):
                 return refused()
-            return EngineMatch(
-                accepted=True, complete=state.allows(self._end), consumed_tokens=taken, position=len(text)
-            )
+            return EngineMatch(accepted=True, complete=state.allows(self._end), position=len(text))
 
     def _take(self, state: NativeGrammar, token: int) -> bool:
         if token in self.model.end_tokens or not state.allows(token):

@@ -106,6 +106,6 @@ def test_a_run_that_has_not_finished() -> None:
     view = view_run(
         RecordedRun("r", "", None, "the run has not finished", decodings=(RecordedCall(text="x"),))
     )
-    assert (view.outcome, view.error) == ("not finished", "the run has not finished")
+    assert (view.outcome, view.recorded.error) == ("not finished", "the run has not finished")
     assert [entry.decoding for entry in view.steps[0].entries] == [0]
     assert "not finished" in run_tab([RecordedRun("r", "", None)]).html

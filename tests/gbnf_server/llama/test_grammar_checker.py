@@ -85,13 +85,13 @@ def test_any_text_has_a_verdict(engine: GrammarChecker, text: str) -> None:
 @pytest.mark.parametrize(
     ("grammar", "text", "expected"),
     [
-        ('root ::= "a"?', "", EngineMatch(True, True, 0, 0)),
-        ('root ::= ""', "", EngineMatch(True, True, 0, 0)),
-        ('root ::= "hello"', "hell", EngineMatch(True, False, 1, 4)),
-        ('root ::= "hello"', "hellish", EngineMatch(False, False, 1, 4)),
-        ("root ::= .*", "a\0b", EngineMatch(False, False, 1, 1)),
-        ("root ::= .*", "a\ud800b", EngineMatch(False, False, 1, 1)),
-        ('root ::= "è"', "é", EngineMatch(False, False, 1, 0)),  # they differ in their second byte
+        ('root ::= "a"?', "", EngineMatch(True, True, 0)),
+        ('root ::= ""', "", EngineMatch(True, True, 0)),
+        ('root ::= "hello"', "hell", EngineMatch(True, False, 4)),
+        ('root ::= "hello"', "hellish", EngineMatch(False, False, 4)),
+        ("root ::= .*", "a\0b", EngineMatch(False, False, 1)),
+        ("root ::= .*", "a\ud800b", EngineMatch(False, False, 1)),
+        ('root ::= "è"', "é", EngineMatch(False, False, 0)),  # they differ in their second byte
     ],
 )
 def test_verdicts(engine: GrammarChecker, grammar: str, text: str, expected: EngineMatch) -> None:

@@ -112,12 +112,9 @@ def _whole(index: int, events: Sequence[AnswerEvent], finished: Finished) -> dic
     if reasoning := "".join(each.text for each in events if isinstance(each, ReasoningDelta)):
         message["reasoning_content"] = reasoning
     if finished.reason == "tool_calls":
-        arguments: dict[int, list[str]] = {}
-        for each in events:
-            if isinstance(each, ArgumentsDelta):
-                arguments.setdefault(each.index, []).append(each.json_text)
+        pieces = [each for each in events if isinstance(each, ArgumentsDelta)]
         message["tool_calls"] = [
-            _call(each, "".join(arguments.get(each.index, ())))
+            _call(each, "".join(piece.json_text for piece in pieces if piece.index == each.index))
             for each in events
             if isinstance(each, CallStarted)
         ]

@@ -67,18 +67,13 @@ class StepView:
 class RunView:
     """A run. `total_s`: the length of its time axis. `salvaged`: what the answer is made of, if salvaged."""
 
-    name: str
-    query: str
+    recorded: RecordedRun
     outcome: str
-    answer: str
     salvaged: str
-    error: str
     facts: tuple[str, ...]
     steps: tuple[StepView, ...]
-    warnings: tuple[str, ...]
     total_s: float
     has_grammars: bool
-    are_compiled: bool
 
 
 def view_run(recorded: RecordedRun) -> RunView:
@@ -91,20 +86,14 @@ def view_run(recorded: RecordedRun) -> RunView:
         for entry in step.entries
         if entry.start_s is not None
     ]
-    warnings = () if run is None else run.warnings
     return RunView(
-        recorded.name,
-        recorded.query,
+        recorded,
         "not finished" if run is None else run.outcome,
-        "" if run is None else run.answer or "",
         "" if run is None or run.salvage is None else _salvaged(run.salvage),
-        recorded.error,
         () if run is None else tuple(_facts(run, recorded.events)),
         steps,
-        warnings,
         max([*ends, 0.0 if run is None else run.duration_s, 1e-6]),
         any(entry.grammar for step in steps for entry in step.entries),
-        recorded.are_compiled,
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from gbnf.errors import GbnfError
-from gbnf.strict_json import map_json
+from gbnf.strict_json import scalars_of
 from gbnf.tool_formats import ReasoningDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.answer import AnswerPiece, unfinished
@@ -181,9 +181,7 @@ class Replay:
     def _ask_again(self, arguments: Any, context: Context) -> errors.ExecutorError | None:
         """Ask the person again for the credentials in the arguments; return the error if nobody answers."""
         missing = self._typed.keys() - context.secrets.prompts.keys()
-        scalars: list[Any] = []
-        map_json(arguments, scalars.append)
-        wanted = {handle: self._typed[handle] for handle in scalars if handle in missing}
+        wanted = {handle: self._typed[handle] for handle in scalars_of(arguments) if handle in missing}
         if not wanted:
             return None
         fields = tuple(Field(handle, prompt, "credentials") for handle, prompt in wanted.items())
