@@ -392,6 +392,19 @@ def test_many_are_in_order_and_resumed(model: InProcess, tmp_path: Path) -> None
     assert len(both) == 2
 
 
+def test_many_are_asked_at_the_same_time() -> None:
+    class Waiting(FakeBackend):
+        def __init__(self) -> None:
+            self._barrier = asyncio.Barrier(3)
+
+        async def generate(self, _request: Request) -> AsyncGenerator[BackendEvent, None]:
+            await self._barrier.wait()  # of each of three requests, until all have come
+            yield Completion(GOOD, "stop")
+
+    results = extract_many(bool, ["text"] * 6, model=Waiting(), concurrency=3, max_seconds=60)
+    assert [_value(each) for each in results] == [True] * 6
+
+
 def _value(result: Any) -> Any:
     assert isinstance(result, Extraction)
     return result.value

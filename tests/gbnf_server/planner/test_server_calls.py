@@ -381,6 +381,19 @@ def test_ollama_calls_tools_where_it_is_asked_to(tmp_path: Path) -> None:
     assert (result["role"], result["tool_name"]) == ("tool", "look")
 
 
+def test_ollama_is_asked_in_text_without_a_schema_on_request(tmp_path: Path) -> None:
+    answers: dict[str, list[Any]] = {
+        "api/chat": [ollama({"content": 'CALL look {"depth": 2}'}), ollama({"content": "deep"})]
+    }
+    with (
+        scripted(**answers) as script,
+        Ollama("m", script.url, retry_policy=QUICK, constrained=False) as backend,
+    ):
+        assert planned(tmp_path, backend).answer == "deep"
+    assert CALLED == [{"depth": 2}]
+    assert not any({"format", "tools"} & body.keys() for _, body in script.asked)
+
+
 def test_a_model_of_ollama_without_tools_is_asked_in_text(tmp_path: Path) -> None:
     refusal = Reply(400, {"error": "registry.ollama.ai/library/m does not support tools"})
     answers: dict[str, list[Any]] = {"api/chat": [refusal, ollama({"content": "deep"})]}
