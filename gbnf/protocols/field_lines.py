@@ -252,10 +252,19 @@ class FieldLines(CallsInText):
             text = f"{label[2].strip() if label else ''}\n{rest}".strip("\n")
         return {field.name: text if "\n" in text else _unquoted(text.strip())} if text.strip() else {}
 
+    def _labelled(self, lines: list[str]) -> list[str]:
+        """Return lines; a single one with labels for all fields, "<best: 2; reason: vivid>", at these."""
+        names = "|".join(re.escape(field.name) for field in self._fields)
+        text = lines[0].removeprefix("<").removesuffix(">") if len(lines) == 1 < len(self._fields) else ""
+        parts = re.split(rf"\s*;\s*(?=(?:{names})\s*[:=])", text, flags=re.IGNORECASE)
+        labels = {fold(re.split("[:=]", part)[0]) for part in parts}
+        return parts if len(parts) == len(self._fields) and labels == self._places.keys() else lines
+
     def _of_lines(self, content: str) -> dict[str, Any]:
         """Return the arguments in lines: by their labels, or in the requested order."""
-        stripped = (line.strip() for line in content.splitlines() if not FENCE.fullmatch(line))
-        lines = [self._filled(_unquoted(line)) for line in stripped if line]
+        stripped = [line.strip() for line in content.splitlines() if not FENCE.fullmatch(line)]
+        written = self._labelled([line for line in stripped if line])
+        lines = [self._filled(_unquoted(line)) for line in written]
         if not lines:
             raise UnreadableCallError("the text is empty")
         parts: list[tuple[int, list[str]]] = [(0, [])]

@@ -121,11 +121,15 @@ def test_what_is_written_in_any_form_is_read(
         "labels in capitals": labelled({name.upper(): value for name, value in values.items()}, "{} ="),
         "JSON": json.dumps(values),
         "JSON in a code block": f"```json\n{json.dumps(values, indent=1)}\n```",
+        "on one line": "; ".join(labelled(values, "{}:").splitlines()),
+        "a placeholder filled in": f"<{'; '.join(labelled(values, '{}:').splitlines())}>",
         "a call": json.dumps({"name": "judge", "arguments": values}),
     }
     form = data.draw(st.sampled_from(list(forms)))
-    if form == "labels after a preface" and len(values) == 1 and "items" not in values:
+    if "preface" in form and len(values) == 1 and "items" not in values:
         return  # the preface may be the value
+    if form in ("on one line", "a placeholder filled in") and (len(values) == 1 or "items" in values):
+        return  # which is a line, or has some
     assert read(judge, forms[form]) == values, form
 
 
@@ -273,6 +277,7 @@ BILL = tool(
         ),
         (JUDGE, "2\nIt is vivid.", {"best": 2, "reason": "It is vivid."}),
         (JUDGE, "2\nIt is vivid.\nAnd short.", {"best": 2, "reason": "It is vivid.\nAnd short."}),
+        (JUDGE, '<best: 2; reason: "It is vivid; short."', {"best": 2, "reason": "It is vivid; short."}),
         (JUDGE, "2 - It is vivid.", {"best": 2, "reason": "It is vivid."}),
         (JUDGE, "2. It is vivid.", {"best": 2, "reason": "It is vivid."}),
         (JUDGE, "1. 2\n2. It is vivid.", {"best": 2, "reason": "It is vivid."}),
