@@ -149,7 +149,9 @@ def check_completion(
     if options.is_small_native and not succeeded(state.steps):
         found = _with_proposed_call(found, offer)
     try:
-        accepted = replace(_checked(found, offer, state, options), preface=found.preface)
+        # a small model is asked as in its benches: with its calls alone
+        preface = "" if options.is_small_native else found.preface
+        accepted = replace(_checked(found, offer, state, options), preface=preface)
         _check_length(accepted.tool, completion)
         return accepted
     except CallRefusedError as refused:
