@@ -74,7 +74,7 @@ class PositionAutomaton:
     """The position automaton of an expression, optionally with any text before and any text after it.
 
     `steps[i]` leads from the position of bit `i`, bit 0 being START. `sets` says which positions read a set
-    of characters. Once all of `sink` may follow, any text is accepted; 0 if there is no such point.
+    of characters. `sink`: positions; where all of them may follow, any text is accepted; 0 for none.
     """
 
     def __init__(self, node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding) -> None:

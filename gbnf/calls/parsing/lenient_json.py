@@ -121,7 +121,7 @@ def _edn_as_json(text: str) -> str:
             is_clear = not is_symbol or (count % 2 if bracket == "{" else bracket != "(")
             is_name = name is not None and is_clear and word.casefold() not in _EDN_CONSTANTS
             number = word[:-1] if word[0].isdecimal() and word[-1] in "NM" else word
-            other = _EDN_BRACKETS.get(word, number)[: 1 if word in _EDN_BRACKETS else None]
+            other = _EDN_BRACKETS[word][0] if word in _EDN_BRACKETS else number
             parts.append("null" if word == "nil" else json.dumps(name[1]) if name and is_name else other)
     return "".join(parts)
 

@@ -374,7 +374,7 @@ def _is_data(message: str, state: RunState) -> bool:
 
 
 def _json_values(message: str) -> tuple[str, list[Any]]:
-    """Return the label of a text, and the objects and arrays of which it consists, and few words."""
+    """Return the label before the objects and arrays of a text, and these; none if the text says more."""
     text = re.sub(r"(?m)^[ \t]*`{3,}.*$|\A\s*<\w+>|</\w+>\s*\Z", "", message).strip()
     with suppress(InvalidJsonError):
         inner = parse_json(text) if text[:1] == '"' else None

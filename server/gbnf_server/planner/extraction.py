@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_origin
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_origin, overload
 
 from typing_extensions import TypeVar
 
@@ -345,7 +345,11 @@ class Options(TypedDict, total=False):
     clamp: bool
 
 
-def extract(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Extraction[T]:
+@overload
+def extract(type_: type[T], text: str, **options: Unpack[Options]) -> Extraction[T]: ...
+@overload
+def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]: ...
+def extract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]:
     """Return a value of a type from a text. Raises ExtractionError; see `Extractor.extract`.
 
     The model is kept open for the next call that names it.
@@ -353,7 +357,11 @@ def extract(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Extr
     return Extractor[Any](type_, **options).extract(text)
 
 
-async def aextract(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Extraction[T]:
+@overload
+async def aextract(type_: type[T], text: str, **options: Unpack[Options]) -> Extraction[T]: ...
+@overload
+async def aextract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]: ...
+async def aextract(type_: Any, text: str, **options: Unpack[Options]) -> Extraction[Any]:
     """As `extract`, for an event loop."""
     return await (await asyncio.to_thread(Extractor[Any], type_, **options)).aextract(text)
 

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_type
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -390,6 +390,13 @@ def test_many_are_in_order_and_resumed(model: InProcess, tmp_path: Path) -> None
     assert len(log.read_text().splitlines()) == 5
     both = list(extract_many(Home, [texts[0], texts[0]], model=model, log=log))
     assert len(both) == 2
+
+
+def test_a_type_checker_knows_the_type_of_the_value() -> None:
+    """`assert_type` does nothing here: mypy judges it, with the other tests."""
+    extraction = extract(bool, "a", model=Script({"a": [GOOD]}))
+    assert_type(extraction, Extraction[bool])
+    assert extraction.value is True
 
 
 def test_many_are_asked_at_the_same_time() -> None:
