@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from gbnf import Grammar
@@ -33,12 +34,10 @@ class MixedCalls(JsonCalls):
 class MixedOptions(ResolvedOptions):
     """The options of a run with such calls."""
 
-    __slots__ = ()
-
-    @property
+    @cached_property
     def protocol(self) -> CallProtocol:
         """How the model writes calls."""
-        plain = ResolvedOptions.protocol.__get__(self)
+        plain = super().protocol
         return MixedCalls(reasoning_field=plain.reasoning_field) if type(plain) is JsonCalls else plain
 
 
@@ -70,20 +69,18 @@ class UnconstrainedCalls(NativeCalls):
 class UnconstrainedOptions(ResolvedOptions):
     """The options of a run with the template's own calls, without a grammar."""
 
-    __slots__ = ()
     any_syntax = False
 
-    @property
+    @cached_property
     def protocol(self) -> CallProtocol:
         """How the model writes calls."""
-        assert self.tool_format is not None
-        return UnconstrainedCalls(self.tool_format, any_syntax=self.any_syntax)
+        assert self.model.tool_format is not None
+        return UnconstrainedCalls(self.model.tool_format, any_syntax=self.any_syntax)
 
 
 class AnySyntaxOptions(UnconstrainedOptions):
     """The same, where calls are read in any syntax."""
 
-    __slots__ = ()
     any_syntax = True
 
 
@@ -203,7 +200,7 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
             # an engine that takes a JSON Schema chooses the whitespace itself, and its schema is a union
             needs_gbnf = "whitespace" in strategy.settings or not strategy.union
             ruled = backend.dialect == "gbnf" if needs_gbnf else backend.dialect != "none"
-            if "evidence" in strategy.settings and not backend.info().takes_evidence:
+            if "evidence" in strategy.settings and not backend.info().uses_evidence:
                 return False
             return ruled or not strategy.constrained
         case _:

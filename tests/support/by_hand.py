@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from gbnf import Grammar
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion, Timings, Usage
+from gbnf_server.backends.base import Completion, ModelInfo, Timings, Usage
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Effect, Event, ExecuteTool, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
@@ -39,8 +39,10 @@ ANSWER = call("final_answer", message="done")
 
 
 def resolved(**given: Any) -> ResolvedOptions:
-    """Options of a run that ends without an answer where its steps give none."""
-    return ResolvedOptions(**{"salvage": False, **given})
+    """Options of a run that ends without an answer where its steps give none, and the facts of its model."""
+    names = given.keys() & {each.name for each in fields(ModelInfo)}
+    model = ModelInfo(**{"gives_logprobs": False} | {name: given.pop(name) for name in names})
+    return ResolvedOptions(**{"salvage": False, **given}, model=model)
 
 
 def ticking() -> Callable[[], datetime]:

@@ -12,7 +12,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
-from gbnf_server.backends.base import Backend, BackendEvent, Request
+from gbnf_server.backends.base import Backend, BackendEvent, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, call_key
@@ -21,7 +21,7 @@ from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.engine import Engine
 
 USER: Any = {"role": "user", "content": "hello"}
-TARGET = Target("gbnf", "full", None, takes_images=False)
+TARGET = Target("gbnf", ModelInfo())
 
 
 class Ignoring(InProcess):

@@ -54,11 +54,11 @@ class ModelInfo:
     continues a `reasoning_message`. `takes_images`: whether messages may contain images; other backends
     refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
     has none or is unknown. `traces`: whether a request may ask for a trace. `takes_evidence`: whether it may
-    have evidence, and the model is not trained to call its tools without. `gives_logprobs`: whether a request
-    may ask for log-probabilities and `probabilities`. `takes_tools`: whether it may have a `tool_choice`, as
-    far as the server has not refused one. `parameters`: the number of the model's weights, None if it is
-    unknown. `slots`: how many answers a llama-server generates at a time; `build`: its version.
-    `template_variables`: those of the chat template that requests may set, None if the template is unknown.
+    have evidence. `gives_logprobs`: whether a request may ask for log-probabilities and `probabilities`.
+    `takes_tools`: whether it may have a `tool_choice`, as far as the server has not refused one.
+    `parameters`: the number of the model's weights, None if it is unknown. `slots`: how many answers a
+    llama-server generates at a time; `build`: its version. `template_variables`: those of the chat template
+    that requests may set, None if the template is unknown.
     """
 
     name: str = ""
@@ -75,9 +75,38 @@ class ModelInfo:
     build: str = ""
     template_variables: frozenset[str] | None = frozenset()
 
+    @property
+    def answers_by_call_only(self) -> bool:
+        """Whether it is trained on the bundled tools, as the minimal prompt style describes them."""
+        return self.prompt_style == "minimal"
 
-DEMO_MODEL_NAME = "gbnf-planner-demo"
-"""`general.name` of the bundled model, which was trained with the minimal prompt style."""
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether evidence helps it to call tools that it is not trained on."""
+        return self.takes_evidence and not self.answers_by_call_only
+
+    def is_small(self, *, native: bool) -> bool:
+        """Return whether it is known to be too small to choose among tools that it is not trained on.
+
+        `native`: it calls them in the format of its chat template.
+        """
+        limit = SMALL_NATIVE_MODEL if native else SMALL_MODEL
+        return not self.answers_by_call_only and self.parameters is not None and self.parameters < limit
+
+
+SMALL_MODEL = 1_000_000_000
+"""A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
+
+SMALL_NATIVE_MODEL = 3_000_000_000
+"""Parameters below which a model that calls in the format of its chat template is small."""
+
+
+def default_prompt_style(*names: str) -> PromptStyle:
+    """Return the prompt style for a model by its name, or by texts that have it.
+
+    The bundled model, which has its name in its metadata and its chat template, is trained with "minimal".
+    """
+    return "minimal" if any("gbnf-planner-demo" in name for name in names) else "full"
 
 
 MAX_ALTERNATIVES = 16

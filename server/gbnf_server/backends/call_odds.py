@@ -11,10 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gbnf_server.backends.base import MAX_LOGPROBS, Completion, ModelInfo, Request
-
-SMALL_NATIVE_MODEL = 3_000_000_000
-"""Parameters below which a model that calls in the format of its chat template is small."""
+from gbnf_server.backends.base import MAX_LOGPROBS, Completion, Request
 
 LEAST_CALL_ODDS: Mapping[bool | None, float] = {True: -1.0, None: 1.4, False: 3.2}
 """The least log-odds of a call, against a text, with which a small model may call a tool: for a request that
@@ -22,13 +19,6 @@ is about what the tools are for (`gbnf.tools.ranking.is_about`), may be, or is n
 
 _BEGINNINGS = "`{[<"
 """What calls begin with, in a text and in most formats."""
-
-
-def is_small_native(info: ModelInfo) -> bool:
-    """Return whether a model is known to be small, and calls tools in the format of its chat template."""
-    is_trained = info.prompt_style == "minimal"  # for tools of its own
-    size = math.inf if info.parameters is None else info.parameters
-    return info.tool_format is not None and not is_trained and size < SMALL_NATIVE_MODEL
 
 
 def odds_request(request: Request) -> Request:

@@ -25,10 +25,11 @@ from typing import Any, ClassVar, TypeVar
 import httpx
 
 from gbnf.protocols.call_protocols import server_calls_text
+from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import CALL_MARK
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, HttpSession
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.wire import (
@@ -45,6 +46,7 @@ from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,
     BackendUnreachableError,
+    GrammarRefusedError,
     RequestNotSupportedError,
 )
 
@@ -84,6 +86,13 @@ class HttpBackend(RequestBackend):
         except TimeoutError:
             raise AnswerTimeoutError(self._http.explain(httpx.ReadTimeout(""), request.timeout_s)) from None
         return value, replace(request, timeout_s=max(until - monotonic(), 0.0))
+
+    def _schema(self: Backend, grammar: AnswerFormat) -> Mapping[str, Any]:
+        """Return the JSON Schema. Raises GrammarRefusedError if it is a grammar instead."""
+        if not isinstance(grammar, Mapping):
+            hint = "Use gbnf.dialects.call_schema."
+            raise GrammarRefusedError(f"{self.name} takes a JSON Schema, not GBNF. {hint}")
+        return grammar
 
     @abstractmethod
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]: ...

@@ -32,7 +32,6 @@ from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import (
-    DEMO_MODEL_NAME,
     BackendEvent,
     Completion,
     Dialect,
@@ -40,6 +39,7 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
+    default_prompt_style,
 )
 from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy, run_beside
@@ -295,9 +295,6 @@ class LlamaServer(HttpBackend):
         length = wire.parse_count(wire.value_at(props, "default_generation_settings", "n_ctx"))
         if not length:
             raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
-        is_demonstration = any(
-            DEMO_MODEL_NAME in str(props.get(key, "")) for key in ("model_alias", "chat_template")
-        )
         slots = wire.parse_count(props.get("total_slots")) or 1
         asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
         try:
@@ -320,7 +317,8 @@ class LlamaServer(HttpBackend):
             length,
             ModelInfo(
                 name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
-                prompt_style=self._prompt_style or ("minimal" if is_demonstration else "full"),
+                prompt_style=self._prompt_style
+                or default_prompt_style(str(props.get("model_alias", "")), template),
                 reasoning_tags=reasoning_tags,
                 takes_images=bool(wire.value_at(props, "modalities", "vision")),
                 tool_format=tool_format,

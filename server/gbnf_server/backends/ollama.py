@@ -27,9 +27,7 @@ import httpx
 
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.messages import PromptStyle
-from gbnf.protocols.protocol import AnswerFormat
 from gbnf_server.backends.base import (
-    DEMO_MODEL_NAME,
     BackendEvent,
     Completion,
     Dialect,
@@ -37,6 +35,7 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
+    default_prompt_style,
 )
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
@@ -45,7 +44,6 @@ from gbnf_server.backends.prompts import TemplateRoles, adapt_messages, escape_t
 from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
 from gbnf_server.system.errors import (
     ContextOverflowError,
-    GrammarRefusedError,
     RequestNotSupportedError,
     ServerResponseError,
 )
@@ -90,7 +88,7 @@ class Ollama(HttpBackend):
         self._context_length: int = context_length
         self._info = ModelInfo(
             name=model,
-            prompt_style=prompt_style or ("minimal" if DEMO_MODEL_NAME in model else "full"),
+            prompt_style=prompt_style or default_prompt_style(model),
             gives_logprobs=False,
             takes_tools=constrained,
             takes_images=True,  # Ollama itself handles them for a model without vision
@@ -134,7 +132,7 @@ class Ollama(HttpBackend):
             },
         }
         if request.grammar is not None:
-            body["format"] = require_schema(request.grammar, self.name)
+            body["format"] = self._schema(request.grammar)
             body["think"] = request.reasoning
         elif request.reasoning:
             body["think"] = True
@@ -185,10 +183,3 @@ class Ollama(HttpBackend):
         is_half = 0 <= counted - self._context_length // 2 <= _KEPT
         if counted >= self._context_length - 1 or (is_half and size / counted > _BYTES_PER_TOKEN):
             raise ContextOverflowError(None, self._context_length)
-
-
-def require_schema(grammar: AnswerFormat, name: str) -> Mapping[str, Any]:
-    """Return the JSON Schema. Raises GrammarRefusedError if it is a grammar instead."""
-    if not isinstance(grammar, Mapping):
-        raise GrammarRefusedError(f"{name} takes a JSON Schema, not GBNF. Use gbnf.dialects.call_schema.")
-    return grammar

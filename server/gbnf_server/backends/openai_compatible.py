@@ -40,7 +40,6 @@ from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelIn
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import openai_message, refuse_images
-from gbnf_server.backends.ollama import require_schema
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages, escape_texts
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
@@ -287,7 +286,7 @@ class OpenAICompatible(HttpBackend):
             case "sglang":
                 return {"ebnf": xgrammar_text(guard_grammar(grammar))}
             case "lm_studio":
-                schema = {"name": "call", "strict": True, "schema": require_schema(grammar, self.name)}
+                schema = {"name": "call", "strict": True, "schema": self._schema(grammar)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
                 raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")

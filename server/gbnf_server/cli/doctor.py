@@ -31,7 +31,6 @@ from gbnf.protocols.readers import looks_like_call
 from gbnf.tool_formats import ElementArguments, ToolFormat, detect
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Request
-from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.cli.config import find_config_file
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.cli.model_options import ModelSource
@@ -266,7 +265,7 @@ def _written_calls(path: Path) -> Iterator[Check]:
 
     with InProcess(path, context_length=_CONTEXT) as backend:
         info = backend.info()
-        if info.tool_format is None or not is_small_native(info):
+        if info.tool_format is None or not info.is_small(native=True):
             return  # a large one takes long to load, and writes what its template has
         tools = (declare_tool(_WEATHER),)
         asked: Message = {"role": "user", "content": "What is the weather in Paris?"}

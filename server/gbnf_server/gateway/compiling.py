@@ -10,14 +10,12 @@ import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool, left_out_finding
 from gbnf.errors import clip
-from gbnf.prompts.descriptions import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
@@ -29,11 +27,9 @@ from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
-from gbnf_server.backends.call_odds import is_small_native
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
-from gbnf_server.planner.options import SMALL_MODEL
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.errors import HttpError
 
@@ -47,20 +43,23 @@ Steps: TypeAlias = Generator[int, None, _Result]
 class Target:
     """What of a backend decides how it is asked.
 
-    `tool_format`: of a backend that takes grammars. `takes_evidence`: see `ModelInfo`. `is_small`: whether
-    the model is asked first whether it means to call (`gbnf_server.backends.call_odds`), and is made to end
-    (`gbnf_server.gateway.progress`). `in_text`: whether
-    calls are only requested, and read in any syntax. `max_depth`: see `gbnf.compile_pool`.
+    `tool_format`: of calls, for a backend that takes grammars. `is_small`: whether the model is asked first
+    whether it means to call (`gbnf_server.backends.call_odds`), and is made to end
+    (`gbnf_server.gateway.progress`). `in_text`: whether calls are only requested, and read in any syntax.
+    `max_depth`: see `gbnf.compile_pool`.
     """
 
     dialect: Dialect
-    prompt_style: PromptStyle
-    tool_format: ToolFormat | None
-    takes_images: bool
-    takes_evidence: bool = False
+    model: ModelInfo
+    tool_format: ToolFormat | None = None
     is_small: bool = False
     in_text: bool = False
     max_depth: int = MAX_DEPTH
+
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether the calls may have evidence, and it helps the model."""
+        return self.model.uses_evidence and self.dialect == "gbnf" and not self.in_text
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
@@ -71,7 +70,7 @@ class Target:
                 return (SchemaCalls(),)
             case "none":
                 return (CallsInText(),)
-        written = JsonCalls(answers_by_call=False, also_final_answer=self.prompt_style == "minimal")
+        written = JsonCalls(answers_by_call=False, also_final_answer=self.model.answers_by_call_only)
         if self.tool_format is None:
             return (written,)
         return (NativeCalls(self.tool_format, reasoning=request.reasoning is not False), written)
@@ -83,19 +82,17 @@ class Target:
         Raises RequestNotSupportedError for "native" if the model has no such format.
         """
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
-        has_format = info.prompt_style != "minimal" and dialect == "gbnf"
+        has_format = not info.answers_by_call_only and dialect == "gbnf"
         native = info.tool_format if has_format and call_format != "json" else None
         if call_format == "native" and native is None:
             hint = "The chat template has no tools, or the server takes no grammar. Use json or text."
             raise RequestNotSupportedError(info.name or "the model", "the call format native", hint)
         in_text = call_format == "text"
-        takes_evidence = info.takes_evidence and dialect == "gbnf" and not in_text
-        if native is None:
-            size = inf if info.parameters is None else info.parameters
-            is_small = size < SMALL_MODEL and info.prompt_style != "minimal" and not in_text
-        else:
-            is_small = info.gives_logprobs and is_small_native(info) and not in_text
-        return cls(dialect, info.prompt_style, native, info.takes_images, takes_evidence, is_small, in_text)
+        is_small = info.is_small(native=native is not None) and (native is None or info.gives_logprobs)
+        is_small = is_small and not in_text
+        # servers of one model have the same formats, which are cached by the target
+        model = replace(info, name="", build="", slots=1)
+        return cls(dialect, model, native, is_small, in_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +248,7 @@ def _compile_calls(
         prompt = ""
         if not protocol.declares_tools:
             is_demanded = not is_answer and not protocol.is_constrained
-            prompt = tools_prompt(offered.tools, target.prompt_style, required=is_demanded)
+            prompt = tools_prompt(offered.tools, target.model.prompt_style, required=is_demanded)
         return Compiled(
             constraint,
             offered.tools,

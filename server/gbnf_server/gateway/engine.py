@@ -108,7 +108,7 @@ class Engine(Answers):
         if target.is_small:
             request = await asyncio.to_thread(_with_best_first, request, compiled.tools)
         try:
-            if not target.takes_images and any(message.get("images") for message in request.messages):
+            if not target.model.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise HttpError(400, problem, "unsupported_by_backend", "messages")
             given = request.sampling.max_tokens
@@ -116,7 +116,7 @@ class Engine(Answers):
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
-            use = self._evidence if target.takes_evidence else "none"
+            use = self._evidence if target.uses_evidence else "none"
             evidence = None
             if use != "none":
                 evidence = await asyncio.to_thread(_evidence, request.messages, compiled.tools, use)

@@ -34,7 +34,6 @@ _MAX_TOKENS = 256
 class _SmallOptions(ResolvedOptions):
     """The options of a small model's run, however it writes calls."""
 
-    __slots__ = ()
     is_small_native = True
 
 

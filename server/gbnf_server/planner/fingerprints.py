@@ -38,12 +38,17 @@ def tool_identity(tool: Tool) -> Mapping[str, Any]:
 def options_identity(options: ResolvedOptions) -> Mapping[str, Any]:
     """Return what of the options determines a run.
 
-    All but the backend's name and the tool-call format, since the model has an identity; of the ranker its
-    class, since it may hold a connection.
+    All but the backend's name, and most of what is known of the model, since it has an identity; of the
+    ranker its class, since it may hold a connection.
     """
-    left_out = {"backend", "tool_format"}
-    values = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in left_out}
-    return {**values, "ranker": type(options.ranker).__qualname__}
+    names = {field.name for field in fields(options)} - {"backend", "model"}
+    return {
+        **{name: getattr(options, name) for name in names},
+        "ranker": type(options.ranker).__qualname__,
+        "prompt_style": options.model.prompt_style,
+        "gives_logprobs": options.model.gives_logprobs,
+        "reasoning_tags": options.model.reasoning_tags if options.reasoning == "free" else None,
+    }
 
 
 def describe_model_file(path: Path, backend: Backend, adapter: Path | None = None) -> dict[str, Any]:

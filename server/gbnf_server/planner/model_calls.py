@@ -221,7 +221,7 @@ class ModelCalls:
         self, messages: tuple[Message, ...], tools: tuple[dict[str, Any], ...]
     ) -> Part[tuple[str, float, tuple[Message, ...]]]:
         """Ask for reasoning first; return it, its seconds, and the messages that ask for the call."""
-        tags, language = self.options.reasoning_tags, self.options.language
+        tags, language = self.options.model.reasoning_tags, self.options.language
         last = messages[-1]
         asking: Message = {**last, "content": f"{last['content']}\n\n{localized(_THINK, language)}"}
         asked = (*messages[:-1], asking) if tags is None else (*messages, reasoning_message(""))

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
 from gbnf.compiler.layout import PropertyOrder, Whitespace
 from gbnf.compiler.pool import MAX_DEPTH
-from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls, ServerCalls
 from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import CallProtocol
-from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
 from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf.tools.ranking import BM25, Ranker
-from gbnf_server.backends.base import Backend, Dialect
-from gbnf_server.backends.call_odds import is_small_native
-from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf_server.backends.base import Backend, Dialect, ModelInfo
 from gbnf_server.system.errors import RequestNotSupportedError
 
 CallFormat: TypeAlias = Literal["native", "server", "json", "text", "lines"]
@@ -42,9 +39,6 @@ MAX_TOOLS = 16
 """The default of `max_tools`. The right tool is among the first 8 for 94 % of requests, among 16 for 96 % and
 among 32 for 97 % (`bench/ranking.py`). The prompt grows in proportion: 16 tools take some 2,500 tokens, for
 which a context of 4,096 has space, and 32 take 5,000."""
-
-SMALL_MODEL = 1_000_000_000
-"""A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
 
 SMALL_MODEL_TOOLS, SMALL_MODEL_MARGIN = 8, 0.3
 """The default of `max_tools` for small models, and the margin (see `filter_pool`)."""
@@ -162,14 +156,12 @@ class PlannerOptions:
             object.__setattr__(self, name, tuple(names))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResolvedOptions(PlannerOptions):
     """The options of a run: those of the planner, and the properties of its backend.
 
-    `constrained`: whether there is a grammar for the call format "json". `reasoning_tags` are None unless the
-    backend renders the prompt itself and `reasoning` is "free". `tool_format` is that of the call format
-    "native". `margin`: that of the pool filter. `is_small`: whether the model is told which tool fits best by
-    far.
+    `constrained`: whether there is a grammar for the call format "json". `margin`: that of the pool filter.
+    `is_small`: whether the model is told which tool fits best by far.
     """
 
     call_format: CallFormat = "json"
@@ -177,12 +169,9 @@ class ResolvedOptions(PlannerOptions):
     margin: float = 0.0
     is_small: bool = False
     dialect: Dialect = "gbnf"
-    reasoning_tags: ReasoningTags | None = None
-    prompt_style: PromptStyle = "full"
+    model: ModelInfo = field(default_factory=ModelInfo)
     backend: str = ""
-    tool_format: ToolFormat | None = None
     only_tool: Tool | None = None
-    gives_logprobs: bool = False
     constrained: bool = True
 
     @property
@@ -193,16 +182,16 @@ class ResolvedOptions(PlannerOptions):
     @property
     def asks_first(self) -> bool:
         """Whether a model is asked what it means to do, before its first call; reasoning would come first."""
-        return self.is_small_native and self.gives_logprobs and self.reasoning == "off"
+        return self.is_small_native and self.model.gives_logprobs and self.reasoning == "off"
 
-    @property
+    @cached_property
     def protocol(self) -> CallProtocol:
         """How the model writes calls."""
         reasons = self.reasoning == "field"
-        if self.tool_format is not None:
-            # a model that is trained with the style "minimal" has no other answers than calls
-            by_call = self.prompt_style == "minimal"
-            return NativeCalls(self.tool_format, by_call, reasoning=self.reasoning == "free")
+        if self.call_format == "native":
+            assert self.model.tool_format is not None
+            by_call = self.model.answers_by_call_only
+            return NativeCalls(self.model.tool_format, by_call, reasoning=self.reasoning == "free")
         if self.call_format == "lines" and self.only_tool is not None:
             return FieldLines(tool=self.only_tool, reasoning_field=reasons, clamp=self.clamp)
         if self.call_format == "server":
@@ -231,23 +220,17 @@ class ResolvedOptions(PlannerOptions):
             is_native = constrained and options.reasoning != "field" and info.tool_format is not None
             call_format = "native" if is_native else "json"
             if backend.dialect == "none":
-                has_place = options.reasoning != "field" and info.prompt_style != "minimal"
+                has_place = options.reasoning != "field" and not info.answers_by_call_only
                 call_format = "server" if info.takes_tools and has_place else "text"
-        tool_format = info.tool_format if call_format == "native" else None
-        if call_format == "native" and tool_format is None:
+        if call_format == "native" and info.tool_format is None:
             hint = "Its chat template has no tools, or is unknown. Use the call format json."
             raise RequestNotSupportedError(backend.name, "the call format native", hint)
         if call_format == "server" and not info.takes_tools:
             hint = "Use the call format text."
             raise RequestNotSupportedError(backend.name, "the call format server", hint)
         given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
-        # a model that is trained with the style "minimal" knows its tools, and pools of any size
-        is_trained, size = info.prompt_style == "minimal", info.parameters
-        is_small = not is_trained and size is not None and size < SMALL_MODEL
-        if call_format == "native":
-            is_small = is_small_native(info)
-        is_small = is_small and options.hints
-        has_evidence = info.takes_evidence and constrained and call_format in {"json", "native"}
+        is_small = info.is_small(native=call_format == "native") and options.hints
+        has_evidence = info.uses_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
         # among all tools, before they are declared
         is_asked = info.gives_logprobs and options.reasoning == "off" and backend.dialect == "gbnf"
@@ -263,10 +246,7 @@ class ResolvedOptions(PlannerOptions):
             margin=SMALL_MODEL_MARGIN if is_small and is_auto and call_format != "native" else 0.0,
             is_small=is_small,
             dialect=backend.dialect,
-            reasoning_tags=info.reasoning_tags if options.reasoning == "free" else None,
-            prompt_style=info.prompt_style,
+            model=info,
             backend=backend.name,
-            tool_format=tool_format,
-            gives_logprobs=info.gives_logprobs,
             constrained=constrained,
         )

@@ -330,7 +330,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
     """Return the system message of a run; it is empty if the chat template's declarations are all."""
     tools = offer.in_system_message
     if options.protocol.declares_tools:
-        if options.prompt_style == "minimal":
+        if options.model.answers_by_call_only:
             return {"role": "system", "content": ""}
         content = native_system_prompt(
             options.language,
@@ -345,7 +345,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
     answers = any(tool.name == FINAL_ANSWER.name for tool in tools)
     content = system_prompt(
         tools,
-        style=options.prompt_style,
+        style=options.model.prompt_style,
         language=options.language,
         reasoning=options.reasoning == "field",
         lines=options.protocol.lines,
@@ -425,7 +425,8 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedO
     more = tuple(tool for tool in tools if tool not in state.described)
     if more and not options.protocol.declares_tools:
         # after a person's answer that names something new, or what find_tools found
-        _append(state, describe_added_tools(more, style=options.prompt_style, language=options.language))
+        style = options.model.prompt_style
+        _append(state, describe_added_tools(more, style=style, language=options.language))
     state.described = (*state.described, *more)
 
 

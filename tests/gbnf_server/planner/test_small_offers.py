@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,12 +15,8 @@ from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
 from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf_server.backends.base import ModelInfo
-from gbnf_server.backends.call_odds import (
-    LEAST_CALL_ODDS,
-    SMALL_NATIVE_MODEL,
-    is_small_native,
-)
+from gbnf_server.backends.base import SMALL_MODEL, SMALL_NATIVE_MODEL, ModelInfo
+from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.planner.events import (
     CallModel,
     ModelCalled,
@@ -244,8 +239,8 @@ def test_a_small_model_that_means_to_answer_is_offered_no_call(query: str, about
 )
 def test_which_models_are_small(parameters: int | None, style: Any, small: bool) -> None:
     info = ModelInfo(prompt_style=style, tool_format=FORMAT, parameters=parameters)
-    assert is_small_native(info) == small
-    assert not is_small_native(replace(info, tool_format=None))
+    assert info.is_small(native=True) == small
+    assert info.is_small(native=False) == (small and parameters is not None and parameters < SMALL_MODEL)
 
 
 @pytest.mark.parametrize(
