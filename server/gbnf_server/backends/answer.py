@@ -16,11 +16,10 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from gbnf import Grammar
 from gbnf.calls.stop_strings import StopStrings
@@ -32,7 +31,7 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerNotAllowedError, AnswerReader, PlainText
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf_server.backends.base import Backend, BackendEvent, Completion, ModelInfo, Request, Usage
+from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.value_probabilities import ReportedTokens, value_probabilities
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
@@ -420,47 +419,9 @@ def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | 
     return f"at character {match.position}: {found}, expected {expected}"
 
 
-class RequestBackend(ABC):
-    """A backend whose answers can be awaited, or waited for; by default of one model, which it knows."""
+class RequestBackend(Backend):
+    """A backend whose answers can also be waited for."""
 
-    _info: ModelInfo
-    _context_length: int | None
-
-    def info(self) -> ModelInfo:
-        """Return what is known of the model; see `Backend`."""
-        return self._info
-
-    def context_length(self) -> int:
-        """Return the longest conversation in tokens."""
-        assert self._context_length is not None
-        return self._context_length
-
-    def clear_prompt_cache(self) -> None:  # noqa: B027 - the default
-        """Do nothing: most servers have no request for it."""
-
-    @property
-    def enforces_grammar(self) -> bool:
-        """See `Backend`."""
-        return False
-
-    @abstractmethod
-    def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
-        """Yield the events of one answer; see `Backend`."""
-
-    async def facts(self: Backend) -> tuple[ModelInfo, int | None]:
-        """Return what is known of the model; see `Backend`. The methods must not ask a server."""
-        return self.info(), self.context_length()
-
-    def complete(self: Backend, request: Request) -> Completion:
-        """Return one answer, verified, blocking; see `Backend`."""
+    def complete(self, request: Request) -> Completion:
+        """Return one answer; see `Backend`."""
         return shared_loop().run(collect_answer(self, Asked(request))).completion
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the model. Idempotent."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

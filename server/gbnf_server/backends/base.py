@@ -22,10 +22,10 @@ Invariants of every backend:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
@@ -254,13 +254,24 @@ BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion
 """A piece of an answer, or all of it: the last event."""
 
 
-class Backend(Protocol):
-    """A language model, in this process or behind a server. Only its methods send requests."""
+class Backend(ABC):
+    """A language model, in this process or behind a server. Only its methods send requests.
+
+    `name`: the model or the server, for messages and reports. `dialect`: what `grammar` is. By default it has
+    one model, of which it knows `_info` and `_context_length`.
+    """
+
+    name: str
+    dialect: Dialect
+    _info: ModelInfo
+    _context_length: int | None
 
     @property
     def enforces_grammar(self) -> bool:
         """Whether each answer of a request with a grammar is in its language, or a prefix of it."""
+        return False
 
+    @abstractmethod
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see the module.
 
@@ -268,49 +279,48 @@ class Backend(Protocol):
         ServerResponseError or BackendError.
         """
 
+    @abstractmethod
     def complete(self, request: Request) -> Completion:
-        """Return the completion of one answer, blocking. Raises what `generate` does."""
-
-    @property
-    def name(self) -> str:
-        """The model or the server, for messages and reports."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """What `grammar` is."""
+        """Return the completion of one answer, verified, blocking. Raises what `generate` does."""
 
     def info(self) -> ModelInfo:
         """Return what is known of the model, blocking. Raises BackendError.
 
         Only a llama-server is asked, whenever it may have been restarted with another model.
         """
+        return self._info
 
     def context_length(self) -> int:
         """Return the longest conversation in tokens, prompt and answer together, blocking.
 
         Asks a server that has not yet told. Raises BackendError if it does not report it.
         """
+        assert self._context_length is not None
+        return self._context_length
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return `info`, and `context_length` if the backend reports it, for an event loop."""
+        return self.info(), self.context_length()  # which ask no server
 
+    @abstractmethod
     async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt, which need not fit the context.
 
         Raises RequestNotSupportedError where only the server knows, and the errors of `generate`.
         """
 
-    def clear_prompt_cache(self) -> None:
+    def clear_prompt_cache(self) -> None:  # noqa: B027 - the default
         """Evaluate the whole prompt of the next call, if the backend controls its cache.
 
         A reused prefix changes the last digits of the logits after it.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Release the model. Idempotent; completing afterwards is an error."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -115,7 +115,7 @@ class OpenAICompatible(HttpBackend):
         self._is_listed = False  # whether the server has listed its models
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]  # it is known once the server has answered
         """The model, as far as it is known, and the server."""
         return f"{self._model or 'the model'} of {self.server} at {self.url}"
 

@@ -84,7 +84,7 @@ class Upstreams(RequestBackend):
         return salted
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]  # a server's is known once it has answered
         """The names of all backends."""
         return ", ".join(upstream.name for upstream in self.upstreams)
 
@@ -104,7 +104,7 @@ class Upstreams(RequestBackend):
         return all(upstream.backend.enforces_grammar for upstream in self.upstreams)
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> Dialect:  # type: ignore[override]  # nothing sets it
         """What the first backend takes as a grammar."""
         return self.upstreams[0].backend.dialect
 
