@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -191,10 +191,7 @@ def _opened(
             extractor: Extractor[Any] = Extractor(
                 wanted.schema if wanted.type is None else wanted.type,
                 opened,
-                max_tokens=sampling.max_tokens,
-                temperature=sampling.temperature,
-                seed=sampling.seed,
-                clamp=sampling.clamp,
+                **asdict(sampling),
                 **options,
             )
         except (SchemaError, ManifestError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
@@ -132,24 +132,17 @@ class RunLimits:
     no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
     def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
-        """Return the options of a planner, with `more` of its fields."""
+        """Return the options of a planner: these, those of `sampling`, and `more` of its fields."""
         from gbnf_server.cli.config import configured_providers
         from gbnf_server.planner import PlannerOptions
 
-        sampling = sampling or SamplingOptions()
-        return PlannerOptions(
-            max_steps=self.max_steps,
-            max_seconds=self.max_seconds or None,
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            seed=sampling.seed,
-            clamp=sampling.clamp,
-            language=self.language,
-            hints=not self.no_hints,
-            max_depth=self.max_depth,
-            providers=configured_providers(),
-            **more,
-        )
+        options = {**asdict(self), **asdict(sampling or SamplingOptions()), **more}
+        for name in [name for name in options if name.startswith("no_")]:
+            options[name.removeprefix("no_")] = not options.pop(name)
+        required, terminal = (tuple(options.pop(name, None) or ()) for name in ("require", "terminal"))
+        options["max_seconds"] = options["max_seconds"] or None
+        providers = configured_providers()
+        return PlannerOptions(**options, required=required, terminal=terminal, providers=providers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +159,6 @@ class PlanningOptions(RunLimits):
     ] = None
     no_compact: Annotated[bool, "Never shorten old results and steps to fit the model's context."] = False
     confirm_below: ConfirmBelowOption = 0.0
-
-    def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
-        """Return the options of a planner, with `more` of its fields."""
-        return RunLimits.planner_options(
-            self,
-            sampling,
-            required=tuple(self.require or ()),
-            terminal=tuple(self.terminal or ()),
-            compact=not self.no_compact,
-            confirm_below=self.confirm_below,
-            **more,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +271,7 @@ class ModelSource(ModelOptions):
                 size = sum(part.stat().st_size for part in parts) if all(map(Path.is_file, parts)) else None
                 return ModelKey("+".join(part.name for part in parts), size)
             case "llama-server":
-                with self._llama_server() as server:
+                with self.open() as server:
                     return ModelKey(server.info().name)
             case _:
                 return ModelKey(self.model or f"the model at {self.server}")
@@ -347,7 +328,9 @@ class ModelSource(ModelOptions):
                     name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run
                 )
             case "llama-server":
-                return self._llama_server(style)
+                from gbnf_server.backends.llama_server import LlamaServer
+
+                return LlamaServer(self.server, api_key=self.api_key, prompt_style=style)
             case "ollama":
                 from gbnf_server.backends.ollama import Ollama
 
@@ -384,8 +367,3 @@ class ModelSource(ModelOptions):
                 return describe_server_model(cast("LlamaServer", backend))
             case _:
                 return {"name": backend.name}
-
-    def _llama_server(self, style: PromptStyle | None = None) -> LlamaServer:
-        from gbnf_server.backends.llama_server import LlamaServer
-
-        return LlamaServer(self.server, api_key=self.api_key, prompt_style=style)

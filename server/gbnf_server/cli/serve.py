@@ -170,7 +170,7 @@ def serve(
                 max_depth=limits.max_depth,
             ),
             upstreams,
-            model=_model_name(sources[0], upstreams),
+            model=_model_name(upstreams.first.backend),
             agents=agents,
             verbatim=verbatim,
             store=store,
@@ -249,30 +249,23 @@ def _open(
 
 def _places(source: ModelSource, backend: Backend) -> int:
     """Return how many answers a backend makes at a time; asks a server. Raises BackendError."""
-    match source.backend_name:
-        case "in-process":
-            return 1
-        case "llama-server":
-            return backend.info().slots
-        case _:
-            try:
-                backend.context_length()
-            except (BackendUnreachableError, ServerResponseError):
-                raise
-            except BackendError:
-                pass  # it answers, and does not report its context
-            return _BATCHING
+    if source.backend_name in {"in-process", "llama-server"}:
+        return backend.info().slots
+    try:
+        backend.context_length()
+    except (BackendUnreachableError, ServerResponseError):
+        raise
+    except BackendError:
+        pass  # it answers, and does not report its context
+    return _BATCHING
 
 
-def _model_name(source: ModelSource, upstreams: Upstreams) -> str:
-    backend = upstreams.first.backend
-    match source.backend_name:
-        case "in-process":
-            return backend.name
-        case "llama-server":
-            return source.model or backend.info().name or backend.name
-        case _:
-            return source.model or backend.model_name()  # type: ignore[attr-defined]  # an OpenAICompatible has it
+def _model_name(backend: Backend) -> str:
+    from gbnf_server.backends.openai_compatible import OpenAICompatible
+
+    return (
+        backend.model_name() if isinstance(backend, OpenAICompatible) else backend.info().name or backend.name
+    )
 
 
 def _enforcement(upstreams: Upstreams) -> str:
