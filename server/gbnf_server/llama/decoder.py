@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,6 @@ from gbnf_server.llama.token_values import Candidate, TokenKind, TokenLogprob, T
 from gbnf_server.system.errors import BackendError
 
 _MIN_DRAFTS = 2  # on a CPU, two tokens at once cost as much as one after the other
-
-OnText = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -57,6 +55,7 @@ class Generation:
     trace: list[TracedToken] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Decoder:
     """Generates one answer after a prompt, in a sequence of the KV cache.
 
@@ -69,59 +68,51 @@ class Decoder:
     the model's drafts (see `drafts`).
     """
 
-    def __init__(
-        self,
-        model: NativeModel,
-        kv_cache: KVCache,
-        sequence: CachedSequence,
-        sampler: Sampler,
-        constraint: Constraint | None,
-        *,
-        jumps: bool,
-        stop: Cancellation,
-        stop_strings: Sequence[str] = (),
-        logprobs: int | None = None,
-        on_text: OnText | None = None,
-        control_texts: Collection[str] = (),
-        foreign_tokens: Collection[int] = (),
-        trace: bool = False,
-        bias: EvidenceBias | None = None,
-        history: DraftHistory | None = None,
-    ) -> None:
-        self._model, self._kv_cache, self._sequence, self._sampler = model, kv_cache, sequence, sampler
-        self._constraint = constraint
-        self._drafts, self._history = jumps, history
-        self._stop_strings, self._logprob_count = StopStrings(stop_strings), logprobs
-        self._stop, self._on_text, self._bias = stop, on_text, bias
-        self._foreign_tokens = foreign_tokens
-        self._control_texts = sorted(control_texts, key=len, reverse=True)
+    model: NativeModel
+    kv_cache: KVCache
+    sequence: CachedSequence
+    sampler: Sampler
+    constraint: Constraint | None
+    _: KW_ONLY
+    jumps: bool
+    stop: Cancellation
+    stop_strings: Sequence[str] = ()
+    logprobs: int | None = None
+    on_text: Callable[[str], None] | None = None
+    control_texts: Collection[str] = ()
+    foreign_tokens: Collection[int] = ()
+    trace: bool = False
+    bias: EvidenceBias | None = None
+    history: DraftHistory | None = None
+
+    def __post_init__(self) -> None:
+        self._stops, self._max_tokens = StopStrings(self.stop_strings), 0
+        self._control_texts = sorted(self.control_texts, key=len, reverse=True)
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
         self._answer = Generation()
         # Logits of the last evaluation, by the number of tokens of prompt and answer before them. Drafts may
         # be cached beyond the answer; `cached_tokens` agrees with prompt and answer in their common length.
         self._logits: dict[int, Logits] = {}
         self._budget: TokenBudget | None = None
-        self._guard = RepetitionGuard(model, constraint)
+        self._guard = RepetitionGuard(self.model, self.constraint)
         # whether the model last wrote an optional space: then it probably writes the next one, too
         self._spaced = True
         self._space_at: int | None = None  # where the text may have the next one
         self._drafter: Drafter | None = None
-        self._max_tokens = 0
-        self._is_traced = trace
-        self._trace: TraceRecorder | None = None
+        self._recorder: TraceRecorder | None = None
 
     def generate(self, prompt: Sequence[int], max_tokens: int) -> Generation:
         """Generate at most `max_tokens`, which the context must have space for. Raises BackendError."""
         answer, self._max_tokens = self._answer, max_tokens
-        if self._constraint is not None:
-            self._budget = TokenBudget(self._model, self._constraint, max_tokens)
-        if self._is_traced:
-            self._trace = TraceRecorder(self._model, self._constraint, max_tokens)
-            answer.trace = self._trace.tokens
-        if self._drafts:
-            self._drafter = Drafter(self._model, prompt, self._constraint, self._control_texts, self._history)
-        while self._stop_strings.found is None:
-            self._stop.begin("the next token is chosen")
+        if self.constraint is not None:
+            self._budget = TokenBudget(self.model, self.constraint, max_tokens)
+        if self.trace:
+            self._recorder = TraceRecorder(self.model, self.constraint, max_tokens)
+            answer.trace = self._recorder.tokens
+        if self.jumps:
+            self._drafter = Drafter(self.model, prompt, self.constraint, self._control_texts, self.history)
+        while self._stops.found is None:
+            self.stop.begin("the next token is chosen")
             forced = self._forced_continuation()
             if forced is not None and forced.ends and self._append_end(forced.text, len(prompt)):
                 answer.finish_reason = "stop"
@@ -132,19 +123,19 @@ class Decoder:
             if len(answer.tokens) >= max_tokens:
                 break
             token, looked = self._sample(self._next_logits(prompt, forced), max_tokens - len(answer.tokens))
-            if token in self._model.end_tokens:
+            if token in self.model.end_tokens:
                 answer.finish_reason = "stop"
-                if self._trace is not None and looked is not None:
-                    self._trace.sampled(looked, token, "end")
+                if self._recorder is not None and looked is not None:
+                    self._recorder.sampled(looked, token, "end")
                 break
             position = len(prompt) + len(answer.tokens)
             is_cached = self._commit_token(position, token)
             is_guessed = self._drafter is not None and self._drafter.sampled(position, token)
             answer.forced_tokens += is_cached and not is_guessed
-            if self._trace is not None and looked is not None:
-                self._trace.sampled(looked, token, "drafted" if is_cached else "sampled")
+            if self._recorder is not None and looked is not None:
+                self._recorder.sampled(looked, token, "drafted" if is_cached else "sampled")
             answer.tokens.append(token)
-            self._emit(self._characters.decode(self._model.piece(token)))
+            self._emit(self._characters.decode(self.model.piece(token)))
         if self._is_complete():
             answer.finish_reason = "stop"
         if answer.finish_reason == "stop":
@@ -156,20 +147,20 @@ class Decoder:
 
     def _forced_continuation(self) -> ForcedContinuation | None:
         """Return the text that the grammar forces, None if nothing is drafted or it is unknown."""
-        if self._constraint is None or self._drafter is None:
+        if self.constraint is None or self._drafter is None:
             return None
         text = self._answer.text
         if self._space_at is not None and self._space_at < len(text):
             self._spaced, self._space_at = text[self._space_at] == " ", None
-        found = self._constraint.forced_continuation(spaced=self._spaced)
+        found = self.constraint.forced_continuation(spaced=self._spaced)
         if found is not None and (space := found.optional_space) is not None:
             self._space_at = len(text) + space
         return found
 
     def _is_complete(self) -> bool:
         """Whether nothing can follow, or the token limit has determined where the answer ends."""
-        state = None if self._constraint is None else self._constraint.state()
-        if state is None or not state.can_end or self._stop_strings.found is not None:
+        state = None if self.constraint is None else self.constraint.state()
+        if state is None or not state.can_end or self._stops.found is not None:
             return False
         return state.must_end or (self._budget is not None and self._budget.refused)
 
@@ -178,9 +169,9 @@ class Decoder:
 
         No token after it is sampled, so it is not evaluated. The model might write a token for each byte.
         """
-        answer, constraint = self._answer, self._constraint
-        tokens = following_tokens(self._model, answer.tokens, text, self._control_texts)
-        if self._logprob_count is not None or constraint is None:
+        answer, constraint = self._answer, self.constraint
+        tokens = following_tokens(self.model, answer.tokens, text, self._control_texts)
+        if self.logprobs is not None or constraint is None:
             return not text
         if tokens is None or len(answer.tokens) + len(text.encode()) > self._max_tokens:
             return False
@@ -190,8 +181,8 @@ class Decoder:
             self._commit_token(start + len(answer.tokens), token)
             answer.tokens.append(token)
         answer.forced_tokens += len(tokens)
-        if self._trace is not None:
-            self._trace.forced(tokens)
+        if self._recorder is not None:
+            self._recorder.forced(tokens)
         self._emit(text)
         return True
 
@@ -200,21 +191,21 @@ class Decoder:
 
         Returns whether the token is already cached.
         """
-        cached_tokens = self._sequence.cached_tokens
+        cached_tokens = self.sequence.cached_tokens
         if index < len(cached_tokens) and cached_tokens[index] != token:
-            self._kv_cache.roll_back(self._sequence, index)
+            self.kv_cache.roll_back(self.sequence, index)
         return index < len(cached_tokens)
 
     def _next_logits(self, prompt: Sequence[int], forced: ForcedContinuation | None) -> Logits:
         """Return the logits of the next token; an evaluation also computes those for the drafts."""
-        tokens, sequence = self._answer.tokens, self._sequence
+        tokens, sequence = self._answer.tokens, self.sequence
         length = len(prompt) + len(tokens)
         known = min(len(sequence.cached_tokens), length)
         if known == length and length in self._logits:
             return self._logits[length]
         known = min(known, length - 1)
         if known < len(sequence.cached_tokens):
-            self._kv_cache.roll_back(sequence, known)
+            self.kv_cache.roll_back(sequence, known)
         left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
         drafts: Sequence[Draft] = ()
         # In the batch of a prompt, other kernels would compute the drafts, and their rounding decide ties.
@@ -226,8 +217,8 @@ class Decoder:
             self._drafter.evaluated(drafts, length)
         ahead = range(len(drafts) + 1)
         output_positions = [len(left) - 1 + count for count in ahead]
-        found = self._kv_cache.evaluate(
-            sequence, [*left, *(draft.token for draft in drafts)], self._stop, output_positions
+        found = self.kv_cache.evaluate(
+            sequence, [*left, *(draft.token for draft in drafts)], self.stop, output_positions
         )
         self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
         self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
@@ -241,19 +232,19 @@ class Decoder:
             budget.start_step(left)
         if guard is not None:
             guard.start_step()
-        looked = None if self._trace is None else self._trace.look(logits, budget, guard)
-        weighted = logits if self._bias is None else self._bias.biased(logits)
+        looked = None if self._recorder is None else self._recorder.look(logits, budget, guard)
+        weighted = logits if self.bias is None else self.bias.biased(logits)
         filters = [each.fits for each in (budget, guard) if each is not None]
-        if self._foreign_tokens:
-            filters.insert(0, lambda token: token not in self._foreign_tokens)
+        if self.foreign_tokens:
+            filters.insert(0, lambda token: token not in self.foreign_tokens)
         fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
         try:
-            token = self._sampler.sample(weighted, self._constraint, fits)
+            token = self.sampler.sample(weighted, self.constraint, fits)
             if token is None and guard is not None:
                 guard.give_up()
-                token = self._sampler.sample(weighted, self._constraint, fits)
-            if token is None and self._constraint is not None and self._constraint.forget_state():
-                token = self._sampler.sample(weighted, self._constraint)
+                token = self.sampler.sample(weighted, self.constraint, fits)
+            if token is None and self.constraint is not None and self.constraint.forget_state():
+                token = self.sampler.sample(weighted, self.constraint)
         except ValueError as error:
             raise BackendError(f"the model computes invalid logits: {error}. Is its file complete?") from None
         if token is None:
@@ -264,12 +255,12 @@ class Decoder:
             self._shorten()
         if guard is not None and guard.refused:
             self._shorten(guard.repeated)
-        if self._constraint is not None and token not in self._model.end_tokens:
+        if self.constraint is not None and token not in self.model.end_tokens:
             if budget is not None:
                 budget.accept(token)
-            self._constraint.accept(token)
-        if self._logprob_count is not None and token not in self._model.end_tokens:
-            self._answer.logprobs.append(token_logprob(self._model, logits, token, self._logprob_count))
+            self.constraint.accept(token)
+        if self.logprobs is not None and token not in self.model.end_tokens:
+            self._answer.logprobs.append(token_logprob(self.model, logits, token, self.logprobs))
         if looked is not None and weighted is not logits:
             looked = replace(looked, bonus=float(weighted[token] - logits[token]))
         return token, looked
@@ -281,22 +272,22 @@ class Decoder:
 
     def _emit(self, text: str) -> None:
         self._answer.text += text
-        if self._bias is not None:
-            self._bias.accept(text)
+        if self.bias is not None:
+            self.bias.accept(text)
         self._guard.accept(text, self._answer.text)
-        self._pass_on(self._stop_strings.feed(text))
+        self._pass_on(self._stops.feed(text))
 
     def _end_text(self) -> None:
         """Pass on the rest, and drop the text from a stop string on."""
-        self._pass_on(self._stop_strings.end())
-        if (found := self._stop_strings.found) is not None:
+        self._pass_on(self._stops.end())
+        if (found := self._stops.found) is not None:
             answer = self._answer
             answer.text = answer.text[: answer.text.index(found)]
             answer.finish_reason, answer.stop_string = "stop", found
 
     def _pass_on(self, text: str) -> None:
-        if text and self._on_text is not None:
-            self._on_text(text)
+        if text and self.on_text is not None:
+            self.on_text(text)
 
 
 _CANDIDATES = 10

@@ -48,7 +48,7 @@ def wanting(next_text: Callable[[str], str]) -> Iterator[None]:
 
     def next_logits(self: Decoder, prompt: Sequence[int], drafts: Any) -> Any:
         del prompt, drafts
-        model = self._model
+        model = self.model
         logits = np.zeros(model.size, dtype=np.float32)
         text = next_text(self._answer.text)
         wanted = model.tokenize(text[:40], special=False)[:1] if text else model.end_tokens
