@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -59,16 +60,6 @@ _OVERRIDE = (
 _NEVER = frozenset({"help", "version", "yes"})
 _providers: ContextVar[Mapping[str, Provider]] = ContextVar("_providers")
 """Those of the configuration file of the running command line."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """A key of the file: the option that it sets, and for which command or group (empty: all)."""
-
-    commands: tuple[str, ...]
-    option: str
-    key: str
-    value: Any
 
 
 def find_config_file() -> Path | None:
@@ -127,26 +118,39 @@ class _ConfigReader:
     path: Path
 
     def defaults(
-        self, content: Mapping[str, Any], application: Any, overridden: frozenset[str]
+        self,
+        table: Mapping[str, Any],
+        command: Any,
+        overridden: frozenset[str],
+        path: tuple[str, ...] = (),
+        inherited: Mapping[str, tuple[str, Any]] = MappingProxyType({}),
     ) -> dict[str, Any]:
-        """Return the defaults of each command, as click takes them."""
-        commands = {path: _options(command) for path, command in _commands(application, ())}
-        found: dict[str, Any] = {}
-        for setting in sorted(self._settings(content, (), commands), key=lambda one: len(one.commands)):
-            inside = {
-                path: options for path, options in commands.items() if _is_below(path, setting.commands)
-            }
-            known = {name for options in inside.values() for name in options}
-            self._check(setting.option, known, setting.key, "option")
-            for path, options in inside.items():
-                kept = _OF_CLIENTS.get(path, frozenset())
-                if setting.option in options and setting.option not in overridden - kept:
-                    values = found
-                    for name in path:
-                        values = values.setdefault(name, {})
-                    option = options[setting.option]
-                    values[option.name] = self._value(option, setting)
-        return found
+        """Return the defaults of the command at `path`, and of those below it, as click takes them.
+
+        `table`: its own; `inherited`: from the tables above, by option their keys and values.
+        """
+        settings = dict(inherited)
+        below: Mapping[str, Any] = getattr(command, "commands", {})
+        for name, value in table.items():
+            key, option = ".".join((*path, name)), name.replace("_", "-")
+            if isinstance(value, dict):
+                self._check(name, below, key, "command")
+            else:
+                self._check(option, _all_options(command, path), key, "option")
+                settings[option] = key, value
+        left_out = overridden - _OF_CLIENTS.get(path, frozenset())
+        options = _options(command) if path else {}
+        defaults: dict[str, Any] = {
+            option.name: self._value(option, name, *settings[name])
+            for name, option in options.items()
+            if name in settings and name not in left_out
+        }
+        for name, inner in below.items():
+            own = table.get(name)
+            own = own if isinstance(own, dict) else {}  # or an option of the same name
+            if values := self.defaults(own, inner, overridden, (*path, name), settings):
+                defaults[name] = values
+        return defaults
 
     def content(self) -> dict[str, Any]:
         """Return the tables of the file. Raises InputError."""
@@ -170,18 +174,6 @@ class _ConfigReader:
 
             yield suffix, Provider(tuple(lists.get("names", ())), tuple(lists.get("places", ())))
 
-    def _settings(
-        self, content: Mapping[str, Any], inside: tuple[str, ...], commands: Iterable[tuple[str, ...]]
-    ) -> Iterator[_Setting]:
-        for name, value in content.items():
-            key = ".".join((*inside, name))
-            if isinstance(value, dict):
-                known = {path[len(inside)] for path in commands if path != inside and _is_below(path, inside)}
-                self._check(name, known, key, "command")
-                yield from self._settings(value, (*inside, name), commands)
-            else:
-                yield _Setting(inside, name.replace("_", "-"), key, value)
-
     def _check(self, name: str, known: Collection[str], key: str, kind: str) -> None:
         """Raise InputError for an unknown name."""
         if name not in known:
@@ -190,38 +182,37 @@ class _ConfigReader:
             )
             self._fail(key, f"unknown {kind} {name!r}.{hint}")
 
-    def _value(self, option: Any, setting: _Setting) -> Any:
-        """Return a value as click takes it. Raises InputError for one of another type."""
-        value = setting.value
+    def _value(self, option: Any, name: str, key: str, value: Any) -> Any:
+        """Return the value of a key as click takes it. Raises InputError for one of another type."""
         if option.multiple:
-            return [self._scalar(setting, item) for item in (value if isinstance(value, list) else [value])]
+            return [self._scalar(name, key, item) for item in (value if isinstance(value, list) else [value])]
         if option.is_flag:
             if not isinstance(value, bool):
-                self._fail(setting.key, f"must be true or false, got {value!r}.")
+                self._fail(key, f"must be true or false, got {value!r}.")
             return value
-        return self._scalar(setting, value)
+        return self._scalar(name, key, value)
 
-    def _scalar(self, setting: _Setting, value: Any) -> str:
-        is_text = setting.option in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
+    def _scalar(self, name: str, key: str, value: Any) -> str:
+        is_text = name in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
         if isinstance(value, bool) or not isinstance(value, str if is_text else str | int | float):
             expected = "a string" if is_text else "a string or a number"
-            self._fail(setting.key, f"must be {expected}, got {value!r:.80}.")
+            self._fail(key, f"must be {expected}, got {value!r:.80}.")
         path = self.path.parent / Path(str(value)).expanduser()
         file = (python_target(str(path)) or (path,))[0]
-        is_path = setting.option in _PATHS or (setting.option in _PATHS_OR_OTHER and Path(file).exists())
-        is_path = is_path and (setting.option not in {"model", "vocab"} or value != SMOLLM2)
+        is_path = name in _PATHS or (name in _PATHS_OR_OTHER and Path(file).exists())
+        is_path = is_path and (name not in {"model", "vocab"} or value != SMOLLM2)
         return str(path if is_path else value)
 
     def _fail(self, key: str, problem: str) -> NoReturn:
         raise InputError(f"{self.path}: {key}: {problem}")
 
 
-def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command below a group, with its path."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, (*path, name))
-        yield (*path, name), command
+def _all_options(command: Any, path: tuple[str, ...]) -> set[str]:
+    """Return the names of the options of a command and of those below it; the application itself has none."""
+    names = {*_options(command)} if path else set[str]()
+    return names.union(
+        *(_all_options(each, (*path, name)) for name, each in getattr(command, "commands", {}).items())
+    )
 
 
 def _options(command: Any) -> dict[str, Any]:
@@ -233,7 +224,3 @@ def _options(command: Any) -> dict[str, Any]:
         for spelling in parameter.opts
         if spelling.startswith("--") and spelling.removeprefix("--") not in _NEVER
     }
-
-
-def _is_below(path: tuple[str, ...], group: tuple[str, ...]) -> bool:
-    return path[: len(group)] == group
