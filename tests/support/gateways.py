@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Usage
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
 from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.app import create_app
@@ -142,7 +142,7 @@ def make_gateway(
     engine: Answers, *, limits: Limits | None = None, places: int = 1, **options: Any
 ) -> Gateway:
     """A gateway in front of an engine."""
-    upstreams = Upstreams([Upstream(FakeBackend(), always, places)])
+    upstreams = Upstreams([Upstream(FakeBackend(), places)])
     return Gateway(engine, upstreams, model="stub", apis=[PlainApi()], limits=limits, **options)
 
 

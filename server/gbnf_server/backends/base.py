@@ -33,7 +33,7 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
 from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.reasoning import ReasoningTags
-from gbnf_server.llama.token_values import TokenLogprob, TracedToken, ValueProbability, check_truncation
+from gbnf_server.llama.token_values import TokenLogprob, TracedToken, Truncation, ValueProbability
 
 TemplateValue: TypeAlias = str | int | float | bool
 """The value of a variable of a chat template."""
@@ -122,16 +122,16 @@ class Request:
 
     `tools`: tools in OpenAI's form, declared through the chat template. `tool_choice`: the server's own API
     has the tools and their calls instead; in the text, these are as `server_calls_text` writes them
-    (`gbnf.protocols.call_protocols`). `temperature`: 0 is greedy, and
-    ignores `seed`. `top_p`, `top_k`, `min_p`: truncation of the distribution; the defaults are those of the
-    backend. `stop`: strings that end the answer, and are no part of it. `reasoning`: ask the template for
-    reasoning; a grammar then covers it. `logprobs`: return the log-probabilities of the answer's tokens, and
-    of this many alternatives to each. `trace`: return what happened at each token, at the cost of a mask over
-    the vocabulary for each. `probabilities`: return those of the values in a JSON answer. `evidence`: what
-    gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the
-    backend ends the generation with an error; None for its own limit. `cache_salt`: the prompt shares a cache
-    with those of the same salt only; of a server that cannot separate them, `cached_tokens` is 0.
-    `template_variables`: of the chat template, see `ModelInfo`.
+    (`gbnf.protocols.call_protocols`). `temperature`: 0 is greedy, and ignores `seed`. `truncation`: of the
+    distribution; the default is that of the backend. `stop`: strings that end the answer, and are no part of
+    it. `reasoning`: ask the template for reasoning; a grammar then covers it. `logprobs`: return the
+    log-probabilities of the answer's tokens, and of this many alternatives to each. `trace`: return what
+    happened at each token, at the cost of a mask over the vocabulary for each. `probabilities`: return those
+    of the values in a JSON answer. `evidence`: what gets a bonus in a JSON call
+    (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the backend ends the generation with
+    an error; None for its own limit. `cache_salt`: the prompt shares a cache with those of the same salt
+    only; of a server that cannot separate them, `cached_tokens` is 0. `template_variables`: of the chat
+    template, see `ModelInfo`.
     """
 
     messages: Sequence[Message]
@@ -141,9 +141,7 @@ class Request:
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
+    truncation: Truncation = field(default_factory=Truncation)
     stop: Sequence[str] = ()
     reasoning: bool = False
     logprobs: int | None = None
@@ -157,7 +155,6 @@ class Request:
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}; it must be at least 1")
-        check_truncation(self.top_k, self.top_p, self.min_p)
         if isinstance(self.stop, str) or "" in self.stop:
             raise ValueError(f"stop is {self.stop!r}; it must be a list of texts that are not empty")
         if self.logprobs is not None and not 0 <= self.logprobs <= MAX_LOGPROBS:
@@ -178,11 +175,6 @@ class Request:
     def reported_logprobs(self) -> int | None:
         """The alternatives that a server is to report of each token, None for no log-probabilities."""
         return MAX_LOGPROBS if self.probabilities and self.logprobs is None else self.logprobs
-
-    @property
-    def truncates(self) -> bool:
-        """Whether `top_p`, `top_k` or `min_p` truncates the distribution."""
-        return bool(self.top_k) or self.top_p < 1 or self.min_p > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +300,15 @@ class Backend(ABC):
 
         Raises RequestNotSupportedError where only the server knows, and the errors of `generate`.
         """
+
+    @property
+    def stuck(self) -> str:
+        """What an answer does for longer than it should, and cannot be interrupted in; "" for nothing."""
+        return ""
+
+    async def is_there(self) -> bool:
+        """Return whether it answers requests again after it has failed. Raises BackendError."""
+        return True
 
     def clear_prompt_cache(self) -> None:  # noqa: B027 - the default
         """Evaluate the whole prompt of the next call, if the backend controls its cache.

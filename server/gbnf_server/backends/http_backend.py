@@ -18,6 +18,7 @@ from asyncio import timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from json import JSONDecodeError
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
@@ -30,7 +31,7 @@ from gbnf.protocols.readers import CALL_MARK
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
-from gbnf_server.backends.http_client import HttpClient, HttpSession
+from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.wire import (
     ENDED_EARLY,
@@ -53,6 +54,7 @@ from gbnf_server.system.errors import (
 _Value = TypeVar("_Value")
 _LONG_TOKEN = 16
 """Characters of a long token; hardly any text has more per token on average."""
+_PROBE_POLICY = RetryPolicy(timeout=10.0, retries=0, loading_timeout=0.0)
 _SKIPPED = (":", "event:", "id:", "retry:")
 """Prefixes of lines of server-sent events without data."""
 
@@ -61,6 +63,19 @@ class HttpBackend(RequestBackend):
     """A backend whose model runs in a server. `_events` sends requests and parses the responses."""
 
     _http: HttpClient
+
+    @cached_property
+    def _prober(self) -> HttpClient:
+        """A client that asks once, and does not wait long."""
+        known = self._http
+        return HttpClient(
+            known.url, server_name="the server", api_key=known.api_key, retry_policy=_PROBE_POLICY
+        )
+
+    async def is_there(self) -> bool:
+        """Return whether the server lists its models; see `Backend`."""
+        async with self._prober.session() as session:
+            return (await session.request("GET", "/v1/models")).status_code < 500
 
     async def count_tokens(self, request: Request) -> int:
         """Refuse: most servers count tokens only while they answer. Raises RequestNotSupportedError."""

@@ -106,7 +106,7 @@ class HttpClient:
         self.closes_streams = closes_streams
         # compressed responses are refused: a small one may expand beyond the memory
         self._headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "gbnf-toolkit"}
-        self._api_key = api_key
+        self.api_key = api_key
         # created once, since it takes 20 ms; plain HTTP needs none
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
         # a proxy cannot reach this machine's loopback interface
@@ -165,7 +165,7 @@ class HttpClient:
         if content is not None:
             headers["Content-Type"] = "application/json"
         # looked up for each request, since another server may have taken the address
-        if key := self._api_key or find_api_key(self.url):
+        if key := self.api_key or find_api_key(self.url):
             headers["Authorization"] = f"Bearer {key}"
         path = path.removeprefix("/v1") if self._has_version else path
         return httpx.Request(method, f"{self.url}{path}", headers=headers, content=content)

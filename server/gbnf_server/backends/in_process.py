@@ -48,8 +48,8 @@ from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.llama.kv_cache import KVCache, free
 from gbnf_server.llama.native import NativeModel, default_threads
-from gbnf_server.llama.sampler import Sampler, Truncation
-from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.llama.sampler import Sampler
+from gbnf_server.llama.token_values import Truncation, ValueProbability
 from gbnf_server.llama.value_scores import AnswerScorer
 from gbnf_server.system.errors import (
     ChatTemplateError,
@@ -179,7 +179,7 @@ class InProcess(RequestBackend):
 
     @property
     def stuck(self) -> str:
-        """What a call does for longer than it should, and cannot be interrupted in; "" for nothing."""
+        """What an answer does for longer than it should; see `Backend`."""
         now = time.monotonic()
         return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
@@ -194,9 +194,7 @@ class InProcess(RequestBackend):
             self._calls.discard(stop)
 
     def _answer_request(self, request: Request, stop: Cancellation, pieces: _Pieces) -> Completion:
-        truncation = (
-            Truncation(request.top_k, request.top_p, request.min_p) if request.truncates else self._truncation
-        )
+        truncation = self._truncation if request.truncation.keeps_all else request.truncation
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
         timer = Timer(min(request.timeout_s or 0, TIMEOUT_MAX), stop.set)

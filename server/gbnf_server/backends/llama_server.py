@@ -16,7 +16,7 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -209,9 +209,9 @@ class LlamaServer(HttpBackend):
             "cache_prompt": self._reuses,
         }
         self._reuses = True
-        if request.truncates:
-            body["samplers"] = ["top_k", "top_p", "min_p", "temperature"]
-            body |= {"top_k": request.top_k, "top_p": request.top_p, "min_p": request.min_p}
+        if not request.truncation.keeps_all:
+            truncation = asdict(request.truncation)
+            body |= {**truncation, "samplers": [*truncation, "temperature"]}
         if request.stop:
             body["stop"] = list(request.stop)
         if (count := request.reported_logprobs) is not None:

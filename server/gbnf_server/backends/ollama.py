@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -125,9 +126,7 @@ class Ollama(HttpBackend):
                 "temperature": request.temperature,
                 "seed": request.seed,
                 # disable all other samplers, which Ollama's defaults would not
-                "top_k": request.top_k,
-                "top_p": request.top_p,
-                "min_p": request.min_p,
+                **asdict(request.truncation),
                 "repeat_penalty": 1.0,
             },
         }

@@ -226,13 +226,14 @@ class OpenAICompatible(HttpBackend):
             self._context_length = wire.parse_count(found.get("max_model_len")) or None
 
     def _body(self, request: Request) -> dict[str, Any]:
+        truncation = request.truncation
         body: dict[str, Any] = {
             "model": self._model,
             **self._conversation(request),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "seed": request.seed,
-            "top_p": request.top_p,
+            "top_p": truncation.top_p,
         }
         if request.stop:
             body["stop"] = list(request.stop)
@@ -246,14 +247,14 @@ class OpenAICompatible(HttpBackend):
             body["cache_salt"] = request.cache_salt  # of vLLM and SGLang
         if self.dialect == "gbnf":
             # disable all other samplers, which a model's defaults would not
-            body |= {"top_k": request.top_k or -1, "min_p": request.min_p, "repetition_penalty": 1.0}
+            body |= {"top_k": truncation.top_k or -1, "min_p": truncation.min_p, "repetition_penalty": 1.0}
             if not self._renders(request):
                 variables = dict(escape_texts(request.template_variables, escape_control_tokens))
                 if request.grammar is not None or request.reasoning:
                     variables["enable_thinking"] = request.reasoning
                 body |= {"chat_template_kwargs": variables} if variables else {}
-        elif request.top_k or request.min_p:
-            body |= {"top_k": request.top_k, "min_p": request.min_p}  # beyond the API, but widespread
+        elif truncation.top_k or truncation.min_p:
+            body |= {"top_k": truncation.top_k, "min_p": truncation.min_p}  # beyond the API, but widespread
         return body if request.grammar is None else body | self._grammar_fields(request.grammar)
 
     def _renders(self, request: Request) -> bool:

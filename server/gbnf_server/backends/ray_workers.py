@@ -183,9 +183,7 @@ class RayWorkers(Upstreams):
         shared: WeakKeyDictionary[Grammar, Any] = WeakKeyDictionary()
         workers = [RayWorker(actor, facts, shared) for actor, facts in found.items()]
         places = [math.ceil((concurrency or 0) / len(found)) or each.info().slots for each in workers]
-        super().__init__(
-            [Upstream(each, each.is_there, number) for each, number in zip(workers, places, strict=True)]
-        )
+        super().__init__([*map(Upstream, workers, places)])
         self.slots = concurrency or self.places
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:

@@ -14,14 +14,13 @@ import copy
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
-from gbnf_server.backends.http_client import HttpClient, RetryPolicy
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,
@@ -33,23 +32,14 @@ _KNOWN_PREFIXES = 10_000
 _PREFIX = 64 * 1024  # characters that are compared, in about a millisecond
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _UNAVAILABLE = frozenset({502, 503, 504})
-_PROBE_POLICY = RetryPolicy(timeout=10.0, retries=0, loading_timeout=0.0)
-
-Probe: TypeAlias = Callable[[], Coroutine[Any, Any, bool]]
-"""Returns whether a backend answers again."""
 
 
 @dataclass(eq=False)
 class Upstream:
-    """One backend. `running`: its answers in progress; `healthy`: whether requests go to it.
-
-    `stuck`: returns what an answer does for longer than it should, "" for nothing.
-    """
+    """One backend. `running`: its answers in progress; `healthy`: whether requests go to it."""
 
     backend: Backend
-    probe: Probe
     places: int = 1
-    stuck: Callable[[], str] = str
     running: int = 0
     healthy: bool = True
     probing: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -158,7 +148,7 @@ class Upstreams(RequestBackend):
 
         async def check(upstream: Upstream) -> None:
             try:
-                answers = await upstream.probe()
+                answers = await upstream.backend.is_there()
             except BackendError as error:
                 answers = not _is_down(error)
             if not answers:
@@ -243,25 +233,9 @@ class Upstreams(RequestBackend):
                 await self._pause(seconds)
                 seconds = min(2 * seconds, _LONGEST_PAUSE_S)
                 with suppress(BackendError):
-                    upstream.healthy = await upstream.probe()
+                    upstream.healthy = await upstream.backend.is_there()
         finally:
             upstream.probing = None
-
-
-def http_probe(url: str, api_key: str | None) -> Probe:
-    """Return a probe that asks a server for its models."""
-    client = HttpClient(url, server_name="the server", api_key=api_key, retry_policy=_PROBE_POLICY)
-
-    async def probe() -> bool:
-        async with client.session() as session:
-            return (await session.request("GET", "/v1/models")).status_code < 500
-
-    return probe
-
-
-async def always() -> bool:
-    """Probe a model in this process: it is there."""
-    return True
 
 
 def _is_down(error: BackendError) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -224,18 +223,14 @@ def _open(
     sources: Sequence[ModelSource], parallel: int | None, *, deterministic: bool
 ) -> Iterator[Upstreams]:
     """Open the backends of all sources. Raises BackendError if none answers."""
-    from gbnf_server.backends.upstreams import Upstream, Upstreams, always, http_probe
+    from gbnf_server.backends.upstreams import Upstream, Upstreams
 
     faults: list[BackendError] = []
     opened: list[Upstream] = []
     with ExitStack() as stack:
         for source in sources:
             backend = stack.enter_context(source.open(parallel=parallel or 1, deterministic=deterministic))
-            if source.backend_name == "in-process":
-                upstream = Upstream(backend, always, stuck=partial(getattr, backend, "stuck"))
-            else:
-                url: str = backend.url  # type: ignore[attr-defined]  # backends over HTTP have it
-                upstream = Upstream(backend, http_probe(url, source.api_key), parallel or _BATCHING)
+            upstream = Upstream(backend, parallel or _BATCHING)
             opened.append(upstream)
             try:
                 upstream.places = parallel or _places(source, backend)

@@ -42,6 +42,7 @@ from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
 from gbnf_server.gateway.corrections import AskAgain, again, answer_corrected, call_deltas, is_said
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
+from gbnf_server.llama.token_values import Truncation
 from gbnf_server.planner.call_checks import proposed_calls, proposes_call
 from gbnf_server.system import errors
 from gbnf_server.web.errors import HttpError
@@ -238,9 +239,7 @@ def backend_request(
             max_tokens=limit,
             temperature=sampling.temperature,
             seed=seed,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            min_p=sampling.min_p,
+            truncation=Truncation(sampling.top_k, sampling.top_p, sampling.min_p),
             stop=stop,
             reasoning=compiled.reasoning,
             logprobs=sampling.logprobs,

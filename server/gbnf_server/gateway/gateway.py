@@ -192,7 +192,7 @@ class Gateway:
         if self.is_draining:
             return {"status": "draining"}
         for upstream in self.upstreams.upstreams:
-            if problem := upstream.stuck():
+            if problem := upstream.backend.stuck:
                 return {"status": "stuck", "problem": f"{problem}. Restart the server."}
         await self._check.answer()
         healthy = any(upstream.healthy for upstream in self.upstreams.upstreams)

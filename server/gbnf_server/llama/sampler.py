@@ -16,13 +16,12 @@ The result is the same as with a mask over the whole vocabulary, without computi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from gbnf_server.llama.constraint import Constraint, TokenIds
-from gbnf_server.llama.token_values import check_truncation
+from gbnf_server.llama.token_values import Truncation
 
 Logits = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -32,43 +31,24 @@ TokenFilter = Callable[[int], bool]
 _WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last batch is the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """Which of the allowed tokens may be sampled, in llama.cpp's order: `top_k`, `top_p`, `min_p`.
+def count_kept(truncation: Truncation, known: Ordered, left: Ordered) -> int | None:
+    """Return how many tokens a truncation keeps; None if `known` is too short to determine that.
 
-    0, 1.0 and 0.0 keep all. Probabilities are those at temperature 1, as in llama.cpp's default chain.
+    `known`: the logits of the first allowed tokens, descending, at least one. `left`: those of all other
+    tokens that may be allowed, none of them greater.
     """
-
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_truncation(self.top_k, self.top_p, self.min_p)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether nothing is truncated."""
-        return not self.top_k and self.top_p == 1 and self.min_p == 0
-
-    def kept(self, known: Ordered, left: Ordered) -> int | None:
-        """Return how many tokens are kept; None if `known` is too short to determine that.
-
-        `known`: the logits of the first allowed tokens, descending, at least one. `left`: those of all other
-        tokens that may be allowed, none of them greater.
-        """
-        if self.top_k and len(known) >= self.top_k:
-            known, left = known[: self.top_k], left[:0]
-        weights = np.exp(known - known[0])
-        before = np.cumsum(weights) - weights
-        likely = int(np.count_nonzero(weights >= self.min_p))
-        least = most = len(known)
-        if self.top_p < 1:  # of the mass of the allowed tokens, which is known up to that of `left`
-            mass = weights.sum()
-            least = int(np.count_nonzero(before < self.top_p * mass))
-            most = int(np.count_nonzero(before < self.top_p * (mass + np.exp(left - known[0]).sum())))
-        least, most = min(least, likely), min(most, likely)
-        return least if least == most and (least < len(known) or not len(left)) else None
+    if truncation.top_k and len(known) >= truncation.top_k:
+        known, left = known[: truncation.top_k], left[:0]
+    weights = np.exp(known - known[0])
+    before = np.cumsum(weights) - weights
+    likely = int(np.count_nonzero(weights >= truncation.min_p))
+    least = most = len(known)
+    if truncation.top_p < 1:  # of the mass of the allowed tokens, which is known up to that of `left`
+        mass = weights.sum()
+        least = int(np.count_nonzero(before < truncation.top_p * mass))
+        most = int(np.count_nonzero(before < truncation.top_p * (mass + np.exp(left - known[0]).sum())))
+    least, most = min(least, likely), min(most, likely)
+    return least if least == most and (least < len(known) or not len(left)) else None
 
 
 class Sampler:
@@ -119,7 +99,9 @@ class Sampler:
                 allowed = allowed[[fits(int(token)) for token in allowed]]  # noqa: PLW2901  # the ones that fit
             found = np.concatenate([found, allowed])
             if len(found):
-                count = self._truncation.kept(logits[found].astype(np.float64), left.astype(np.float64))
+                count = count_kept(
+                    self._truncation, logits[found].astype(np.float64), left.astype(np.float64)
+                )
                 if count is not None:
                     return found[:count]
         return None

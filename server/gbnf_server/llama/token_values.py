@@ -76,11 +76,27 @@ class TracedToken:
     bonus: float = 0.0
 
 
-def check_truncation(top_k: int, top_p: float, min_p: float) -> None:
-    """Raise ValueError for a truncation of the tokens that may be sampled that is out of range."""
-    if top_k < 0:
-        raise ValueError(f"top_k is {top_k}; it must be the number of tokens to keep, or 0 for all")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p is {top_p}; it must be above 0, and at most 1, which keeps all")
-    if not 0 <= min_p <= 1:
-        raise ValueError(f"min_p is {min_p}; it must be between 0, which keeps all, and 1")
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Which of the allowed tokens may be sampled, in llama.cpp's order: `top_k`, `top_p`, `min_p`.
+
+    0, 1.0 and 0.0 keep all. Probabilities are those at temperature 1, as in llama.cpp's default chain. Raises
+    ValueError for a value out of range.
+    """
+
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}; it must be the number of tokens to keep, or 0 for all")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must be above 0, and at most 1, which keeps all")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p is {self.min_p}; it must be between 0, which keeps all, and 1")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing is truncated."""
+        return not self.top_k and self.top_p == 1 and self.min_p == 0

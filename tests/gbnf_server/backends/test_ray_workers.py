@@ -206,7 +206,7 @@ def test_an_address_without_a_cluster(address: str) -> None:
 def test_a_probe_after_the_end_does_not_connect_again(cluster: Any) -> None:
     """It would block the event loop that all blocking calls share."""
     with RayWorkers(cluster.address, OPEN) as workers:
-        probes = [upstream.probe for upstream in workers.upstreams]
+        probes = [upstream.backend.is_there for upstream in workers.upstreams]
     ray.shutdown()
     assert not any(asyncio.run(probe()) for probe in probes)
     assert not ray.is_initialized()

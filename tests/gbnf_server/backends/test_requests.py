@@ -24,6 +24,7 @@ from gbnf_server.backends.ollama import Ollama
 from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
+from gbnf_server.llama.token_values import Truncation
 from gbnf_server.system.errors import BackendError, ConversationRefusedError, RequestNotSupportedError
 from support.backends import ASK, streamed
 from support.effort import scaled
@@ -97,7 +98,7 @@ def test_a_stop_string_ends_the_answer_of_a_server(there: LlamaServer) -> None:
 
 @pytest.mark.parametrize("fields", [{"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}])
 def test_truncation_to_one_token_is_greedy(backend: Backend, fields: dict[str, Any]) -> None:
-    greedy, asked = replace(FREE, temperature=0.0), replace(FREE, **fields)
+    greedy, asked = replace(FREE, temperature=0.0), replace(FREE, truncation=Truncation(**fields))
     assert backend.complete(asked).text == backend.complete(greedy).text
 
 
@@ -126,9 +127,6 @@ def test_both_backends_compute_the_same_logprobs(here: InProcess, there: LlamaSe
     "wrong",
     [
         {"max_tokens": 0},
-        {"top_k": -1},
-        {"top_p": 0.0},
-        {"min_p": 2.0},
         {"stop": [""]},
         {"stop": "text"},
         {"logprobs": MAX_LOGPROBS + 1},
@@ -209,7 +207,7 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
             tool_format = backend.info().tool_format
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
-            request = Request(ASK, grammar, tools=[declare_tool(PING)], top_k=5)
+            request = Request(ASK, grammar, tools=[declare_tool(PING)], truncation=Truncation(5))
             answer = backend.complete(request)
         [(path, body)] = script.asked
     assert (path, answer.text, answer.grammar_violation) == ("/v1/completions", CALLED, None)

@@ -17,7 +17,7 @@ from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.http_client import RetryPolicy
 from gbnf_server.backends.openai_compatible import OpenAICompatible
-from gbnf_server.backends.upstreams import Upstream, Upstreams, http_probe
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
@@ -56,7 +56,7 @@ class Fake(FakeBackend):
             raise self.fault
         yield Completion(self.name, "stop", Usage(1, 1))
 
-    async def probe(self) -> bool:
+    async def is_there(self) -> bool:
         self.probes += 1
         if self.probes % 2:
             raise DOWN
@@ -77,7 +77,7 @@ async def playing(fakes: list[Fake], pauses: list[float] | None = None) -> Async
             pauses.append(seconds)
         await asyncio.sleep(0.001)
 
-    upstreams = Upstreams([Upstream(fake, fake.probe, 1) for fake in fakes], pause=pause)
+    upstreams = Upstreams([Upstream(fake) for fake in fakes], pause=pause)
     yield upstreams
     await Gateway(ScriptedEngine(), upstreams, model="m").close()
     assert asyncio.all_tasks() == {asyncio.current_task()}, "no probe goes on"
@@ -123,7 +123,7 @@ async def test_new_prefixes_go_where_the_load_is_least_and_full_backends_pass_th
 @in_event_loop
 async def test_health_is_that_of_now(fault: BackendError | None, status: str) -> None:
     class Probed(Fake):
-        async def probe(self) -> bool:
+        async def is_there(self) -> bool:
             self.probes += 1
             if fault is not None and not self.is_back:
                 raise fault
@@ -143,7 +143,7 @@ async def test_health_is_that_of_now(fault: BackendError | None, status: str) ->
 @in_event_loop
 async def test_health_does_not_wait_for_a_server_that_hangs() -> None:
     class Hanging(Fake):
-        async def probe(self) -> bool:
+        async def is_there(self) -> bool:
             self.probes += 1
             await asyncio.Event().wait()
             return True
@@ -167,7 +167,7 @@ async def test_the_salt_of_a_request_is_kept() -> None:
             yield Completion("", "stop", Usage(1, 1))
 
     noting = Noting("a")
-    upstreams = Upstreams([Upstream(noting, noting.probe)])
+    upstreams = Upstreams([Upstream(noting)])
     for backend in (upstreams, upstreams.with_salt("key")):
         for salt in ("", "own"):
             await acomplete(backend, Request([{"role": "user", "content": "x"}], cache_salt=salt))
@@ -284,13 +284,13 @@ async def test_an_answer_that_has_begun_is_not_made_again() -> None:
 async def test_a_probe_asks_a_real_server(status: int, expected: bool) -> None:
     answers: dict[str, Any] = {"v1/models": [Reply(status, {"data": []})]}
     with scripted(**answers) as server:
-        assert await http_probe(server.url, None)() is expected
+        assert await OpenAICompatible(server.url, "plain").is_there() is expected
 
 
 @in_event_loop
 async def test_a_probe_of_no_server_fails() -> None:
     with pytest.raises(BackendUnreachableError):
-        await http_probe("http://127.0.0.1:1", None)()
+        await OpenAICompatible("http://127.0.0.1:1", "plain").is_there()
 
 
 @in_event_loop
@@ -304,7 +304,7 @@ async def test_a_slow_answer_of_a_real_server_is_asked_for_once() -> None:
             )
             for each in (one, other)
         ]
-        upstreams = Upstreams([Upstream(backend, http_probe(backend.url, None)) for backend in backends])
+        upstreams = Upstreams([*map(Upstream, backends)])
         with pytest.raises(AnswerTimeoutError, match="did not finish"):
             await acomplete(upstreams, asking("x"))
         assert all(upstream.healthy for upstream in upstreams.upstreams)

@@ -18,7 +18,7 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, ModelInfo
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
 from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
@@ -62,7 +62,7 @@ async def test_one_model_name_in_and_an_agent_out(tmp_path: Path) -> None:
     """Over HTTP, with the bundled model and tools."""
     made = agent(load_manifests(manifests_path()), tmp_path)
     with InProcess(model_path()) as backend:
-        upstreams = Upstreams([Upstream(backend, always)])
+        upstreams = Upstreams([Upstream(backend)])
         gateway = Gateway(made, upstreams, model="demo", apis=[PlainApi()], agents={"planner": made})
         async with client_of(gateway) as client:
             body = request(text="create a folder trips", model="planner")
@@ -225,7 +225,7 @@ async def test_a_client_that_leaves_ends_the_run(tmp_path: Path) -> None:
                 raise
 
     made, backend = agent([make_tool(tmp_path, "ping")], tmp_path), Slow({})
-    gateway = Gateway(made, Upstreams([Upstream(backend, always)]), model="planner", apis=[PlainApi()])
+    gateway = Gateway(made, Upstreams([Upstream(backend)]), model="planner", apis=[PlainApi()])
     async with served(gateway) as server:
         client = await server.connect()
         client.send(request(stream=True))

@@ -11,7 +11,7 @@ import pytest
 from gbnf.compiler import pool
 from gbnf.compiler.pool import compile_tool
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway import compiler as compiling
 from gbnf_server.gateway import compiling as steps_module
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling
@@ -170,7 +170,7 @@ async def test_a_full_queue_is_no_property_of_a_schema() -> None:
 async def test_compiling_takes_no_place_of_an_answer() -> None:
     engine = Engine(compile_s=600)
     with InProcess(model_path(), context_length=512) as backend:
-        gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="m")
+        gateway = Gateway(engine, Upstreams([Upstream(backend, 1)]), model="m")
 
         async def ask(asked: ChatRequest) -> None:
             sampled = replace(asked, sampling=Sampling(max_tokens=1))

@@ -13,7 +13,7 @@ import pytest
 
 from gbnf_server.backends.base import BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
@@ -32,7 +32,7 @@ def backend() -> Iterator[InProcess]:
 
 
 def gateway_of(backend: Any, *, compile_s: float = 10) -> Gateway:
-    upstreams = Upstreams([Upstream(backend, always, 2)])
+    upstreams = Upstreams([Upstream(backend, 2)])
     return Gateway(Engine(compile_s=compile_s), upstreams, model="demo")
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.backends import upstreams as upstreams_module
+from gbnf_server.backends import http_backend
 from gbnf_server.backends.http_client import RetryPolicy
-from gbnf_server.backends.upstreams import Upstream, Upstreams, http_probe
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.system.event_loop import shared_loop
@@ -88,10 +88,7 @@ async def serve(wire: Wire, turns: list[list[str]], requests: list[Asked]) -> No
             await asyncio.sleep(0.001)
 
         upstreams = Upstreams(
-            [
-                Upstream(backend, http_probe(server.url, None))
-                for server, backend in zip(servers, backends, strict=True)
-            ],
+            [*map(Upstream, backends)],
             pause=pause,
         )
         engine = Engine()
@@ -139,7 +136,7 @@ def resources() -> tuple[int, int]:
 def test_each_request_ends_and_everything_is_given_back(
     wire: str, turns: list[list[str]], requests: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstreams_module, "_PROBE_POLICY", QUICK)
+    monkeypatch.setattr(http_backend, "_PROBE_POLICY", QUICK)
     shared_loop()
     before = resources()
     asyncio.run(serve(WIRES[wire], turns, requests))

@@ -16,7 +16,7 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer, ServerSlots
 from gbnf_server.backends.openai_compatible import OpenAICompatible, ServerKind
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama import server_build as build
@@ -56,7 +56,7 @@ async def clients(
     backend: Backend, keys: tuple[str, ...] = KEYS, **options: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, ...]]:
     """A client for each key of a gateway in front of the model."""
-    upstreams = Upstreams([Upstream(backend, always, 2)])
+    upstreams = Upstreams([Upstream(backend, 2)])
     gateway = Gateway(Engine(), upstreams, model="m", **options)
     async with client_of(gateway, Access(keys)) as client:
         made = []

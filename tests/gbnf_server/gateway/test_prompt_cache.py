@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
@@ -72,7 +72,7 @@ def test_other_messages_keep_it() -> None:
 @in_event_loop
 async def test_requests_that_differ_in_it_share_the_cache(verbatim: bool) -> None:
     with InProcess(model_path(), context_length=1024) as model:
-        upstreams = Upstreams([Upstream(model, always)])
+        upstreams = Upstreams([Upstream(model)])
         gateway = Gateway(Engine(), upstreams, model="m", verbatim=verbatim)
         async with client_of(gateway, Access()) as client:
             usages = []

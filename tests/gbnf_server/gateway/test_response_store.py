@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
@@ -66,7 +66,7 @@ def told(answer: Response) -> dict[str, Any]:
 
 
 def gateway_of(api: Responses, **options: Any) -> Gateway:
-    upstreams = Upstreams([Upstream(FakeBackend(), always, 4)])
+    upstreams = Upstreams([Upstream(FakeBackend(), 4)])
     return Gateway(ScriptedEngine(), upstreams, model="stub", apis=[ChatCompletions(), api], **options)
 
 

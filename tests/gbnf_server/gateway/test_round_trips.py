@@ -14,7 +14,7 @@ import pytest
 
 from gbnf_server.backends.base import Backend, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
@@ -53,7 +53,7 @@ class Uncounting(InProcess):
 async def client_of(backend: Backend, package: Any) -> AsyncGenerator[Any, None]:
     """Yield a client of a gateway in front of the model: of openai or of anthropic."""
     engine = Engine()
-    gateway = Gateway(engine, Upstreams([Upstream(backend, always, 1)]), model="demo")
+    gateway = Gateway(engine, Upstreams([Upstream(backend, 1)]), model="demo")
     transport = httpx2.ASGITransport(create_app(gateway, Access()))
     try:
         async with httpx2.AsyncClient(transport=transport) as http:

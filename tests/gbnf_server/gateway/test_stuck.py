@@ -29,7 +29,7 @@ from gbnf_server.web.access import Access
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.limits import Limits
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.llama import cancellation
 
 serving._GRACE_S = 0.1
@@ -39,7 +39,7 @@ with InProcess(model_path(), context_length=512) as backend:
         while True:
             ctypes.CDLL(None).pause()
     backend._kv_cache.evaluate = never
-    upstreams = Upstreams([Upstream(backend, always, stuck=lambda: backend.stuck)])
+    upstreams = Upstreams([Upstream(backend)])
     gateway = Gateway(Engine(), upstreams, model="m", limits=Limits(drain_s=0.1))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(listening.getsockname()[1], flush=True)

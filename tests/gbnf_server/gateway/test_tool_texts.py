@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.backends.upstreams import Upstream, Upstreams, always
+from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway import gateway as module
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.web.errors import HttpError
@@ -62,7 +62,7 @@ def reading(gateway: Gateway, body: bytes) -> Any:
 
 
 def gateway_of(limits: Limits | None = None) -> Gateway:
-    upstreams = Upstreams([Upstream(FakeBackend(), always)])
+    upstreams = Upstreams([Upstream(FakeBackend())])
     return Gateway(ScriptedEngine(), upstreams, model="m", limits=limits)
 
 

@@ -18,7 +18,8 @@ from gbnf_server.llama.constraint import Constraint, GrammarEngine, Utf8Decoder
 from gbnf_server.llama.grammar_engines import LlamaCppConstraint, grammar_engine
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
-from gbnf_server.llama.sampler import Sampler, Truncation
+from gbnf_server.llama.sampler import Sampler
+from gbnf_server.llama.token_values import Truncation
 from support.effort import scaled
 
 GRAMMARS = (

@@ -19,6 +19,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.native import NativeModel, Speller
+from gbnf_server.llama.token_values import Truncation
 from support.effort import scaled
 from support.grammars import grammars
 from support.oracle import engine
@@ -91,7 +92,12 @@ def test_whatever_the_grammar_its_texts_are_complete(
     assert least is not None
     found = (backend if jumps else sampling).complete(
         Request(
-            ASK, grammar=grammar, max_tokens=least + more, temperature=temperature, seed=seed, **truncation
+            ASK,
+            grammar=grammar,
+            max_tokens=least + more,
+            temperature=temperature,
+            seed=seed,
+            truncation=Truncation(**truncation),
         )
     )
     assert grammar.match(found.text).complete
