@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gbnf_server.backends.ollama import Ollama as Ollama
     from gbnf_server.backends.openai_compatible import OpenAICompatible as OpenAICompatible
     from gbnf_server.executors import Context as Context
+    from gbnf_server.llama.token_values import Truncation as Truncation
     from gbnf_server.planner import Planner as Planner
     from gbnf_server.planner import PlannerOptions as PlannerOptions
     from gbnf_server.planner import Run as Run
@@ -49,6 +50,7 @@ _MODULES = {
     "PlannerOptions": "gbnf_server.planner",
     "Request": "gbnf_server.backends.base",
     "Run": "gbnf_server.planner",
+    "Truncation": "gbnf_server.llama.token_values",
     "manifests_path": "gbnf_server.system.folders",
     **dict.fromkeys(
         (
