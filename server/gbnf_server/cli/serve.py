@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,6 +34,49 @@ _BATCHING = 64  # places on a server that batches requests
 _OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "yes": "--yes"}
 
 
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Where the server listens, and who may send requests."""
+
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 8000
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(envvar="GBNF_API_KEYS"),
+        "API key that clients must send; repeatable. Required for a --host other than this machine.",
+    ] = None
+    api_key_file: Annotated[Path | None, "FILE", "File of API keys, one on each line."] = None
+    allowed_host: Annotated[
+        list[str] | None, "NAME", "Name under which clients reach the server; repeatable."
+    ] = None
+    cors: Annotated[
+        list[str] | None, "ORIGIN", "Origin of web pages that may send requests; *: any; repeatable."
+    ] = None
+
+    def keys(self) -> list[str]:
+        """Return the API keys. Raises BadParameter, also if there are none where other machines can ask."""
+        keys = list(self.api_key or ())
+        if (file := self.api_key_file) is not None:
+            try:
+                keys += file.read_text("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8"
+                raise typer.BadParameter(
+                    f"{file} cannot be read: {reason}", param_hint="--api-key-file"
+                ) from None
+        keys = [key.strip() for key in keys if key.strip()]
+        problem, option = "", "--api-key"
+        if any(not (key.isascii() and key.isprintable()) for key in keys):
+            problem = "a key must be printable ASCII: it is sent in a header"
+        elif not keys and (self.api_key or file is not None):
+            problem, option = "there is no key in it", "--api-key-file" if file else option
+        elif not keys and not is_loopback(self.host):
+            problem, option = f"{self.host} is reachable from other machines: give --api-key", "--host"
+        if problem:
+            raise typer.BadParameter(problem, param_hint=option)
+        return keys
+
+
 def serve(
     context: typer.Context,
     *,
@@ -59,20 +102,7 @@ def serve(
             "In process; slower: evaluates one answer at a time and reuses no cached prompt."
         ),
     ] = False,
-    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535), "TCP port; 0: any free port."] = 8000,
-    api_key: Annotated[
-        list[str] | None,
-        typer.Option(envvar="GBNF_API_KEYS"),
-        "API key that clients must send; repeatable. Required for a --host other than this machine.",
-    ] = None,
-    api_key_file: Annotated[Path | None, "FILE", "File of API keys, one on each line."] = None,
-    allowed_host: Annotated[
-        list[str] | None, "NAME", "Name under which clients reach the server; repeatable."
-    ] = None,
-    cors: Annotated[
-        list[str] | None, "ORIGIN", "Origin of web pages that may send requests; *: any; repeatable."
-    ] = None,
+    clients: ClientOptions,
     retry: Annotated[int, typer.Option(min=0), "Times to ask a server again that ignored the grammar."] = 0,
     no_repeat: Annotated[
         int | None,
@@ -128,11 +158,7 @@ def serve(
       gbnf serve --host 0.0.0.0 --api-key-file keys.txt
       gbnf serve --agent --manifests my-tools/ --mcp "npx -y @modelcontextprotocol/server-memory"
     """
-    keys = _keys(api_key or (), api_key_file)
-    if not keys and not is_loopback(host):
-        raise typer.BadParameter(
-            f"{host} is reachable from other machines: give --api-key", param_hint="--host"
-        )
+    keys = clients.keys()
     for name, option in () if agent else _OF_AGENT.items():
         source_of = context.get_parameter_source(name)
         if source_of is not None and source_of.name == "COMMANDLINE":
@@ -176,13 +202,13 @@ def serve(
             log_contents=log_requests,
             shares_cache=share_cache,
         )
-        access = Access.of(host, keys, allowed_host or (), cors or ())
+        access = Access.of(clients.host, keys, clients.allowed_host or (), clients.cors or ())
         passed = None
         if sources[0].backend_name == "llama-server":
             passed = PassThrough(lambda: upstreams.first.backend.url, sources[0].api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
         serving = GatewayServer(gateway, access, passed, end_process_after)
-        listening = stack.enter_context(listen(host, port))
-        url = url_of(host, listening)
+        listening = stack.enter_context(listen(clients.host, clients.port))
+        url = url_of(clients.host, listening)
         write(url)
         given = "the API key" if keys else "any"
         say(
@@ -193,29 +219,6 @@ def serve(
         log_to_stderr()
         serving.run(sockets=[listening])
         say("stopped")
-
-
-def _keys(given: Sequence[str], file: Path | None) -> list[str]:
-    """Return the API keys. Raises BadParameter."""
-    keys = list(given)
-    if file is not None:
-        try:
-            keys += file.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise typer.BadParameter(
-                f"{file} cannot be read: {reason}", param_hint="--api-key-file"
-            ) from None
-    keys = [key.strip() for key in keys if key.strip()]
-    if any(not (key.isascii() and key.isprintable()) for key in keys):
-        raise typer.BadParameter(
-            "a key must be printable ASCII: it is sent in a header", param_hint="--api-key"
-        )
-    if not keys and (given or file is not None):
-        raise typer.BadParameter(
-            "there is no key in it", param_hint="--api-key-file" if file else "--api-key"
-        )
-    return keys
 
 
 @contextmanager
