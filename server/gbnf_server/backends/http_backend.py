@@ -40,6 +40,7 @@ from gbnf_server.backends.wire import (
     join_surrogates,
     message_text,
     parse_json,
+    parse_logprobs,
     value_at,
 )
 from gbnf_server.llama.repetition import RepetitionDetector
@@ -134,7 +135,7 @@ async def stream_answer(
 ) -> AsyncGenerator[BackendEvent, None]:
     """Send the body, and yield the events of the response. `open_tags`: see `ReasoningSplitter`.
 
-    `read` returns a completion, without its text and reasoning.
+    `read` returns a completion, without its text, reasoning and log-probabilities.
     """
     arrived: list[BackendEvent] = []
     splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
@@ -156,9 +157,11 @@ async def stream_answer(
                 break
     stream.end()
     is_broken_off = stream.detector.repeated and not stream.last
-    completion = (
-        Completion("", "length", Usage(0, stream.pieces)) if is_broken_off else read(response, stream)
-    )
+    if is_broken_off:
+        completion = Completion("", "length", Usage(0, stream.pieces))
+    else:
+        logprobs = parse_logprobs(stream.logprobs, request.reported_logprobs)
+        completion = replace(read(response, stream), logprobs=logprobs)
     reasoning, text = splitter.close()
     if calls := stream.calls_text():
         arrived.append(TextDelta(calls))

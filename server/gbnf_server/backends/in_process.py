@@ -11,18 +11,18 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from threading import TIMEOUT_MAX, Thread, Timer
-from typing import Any
 
 from gbnf import Grammar
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
 from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends.answer import RequestBackend
@@ -307,7 +307,7 @@ class ChatTemplate:
         self.variables = template_variables(source)
         try:
             self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
-            roles = roles_of(self._render)
+            roles = roles_of(partial(self._renderer.render, enable_thinking=False))
         except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
         escape = make_escaper(model.control_token_texts | strings_removed_by(source))
@@ -321,15 +321,9 @@ class ChatTemplate:
             if conversation.tool_format is not None:
                 return conversation.render()
             variables = {**conversation.variables, "enable_thinking": conversation.reasons}
-            return conversation.finish(self._render(conversation.messages, **variables))
-        except (ChatTemplateError, ToolFormatError) as error:
-            raise ConversationRefusedError(error) from None
-
-    def _render(self, messages: Sequence[Message], *, enable_thinking: bool = False, **variables: Any) -> str:
-        try:
-            return self._renderer.render(messages, enable_thinking=enable_thinking, **variables)
+            return conversation.finish(self._renderer.render(conversation.messages, **variables))
         except ToolFormatError as error:
-            raise ChatTemplateError(str(error)) from None
+            raise ConversationRefusedError(error) from None
 
 
 class _Pieces:

@@ -221,7 +221,7 @@ class LlamaServer(HttpBackend):
         if preserved:
             body["preserved_tokens"] = preserved  # otherwise the server drops special tokens
         open_tags = open_reasoning_tags(prompt)
-        read = partial(_read_completion, request=request, context_length=properties.context_length)
+        read = partial(_read_completion, context_length=properties.context_length)
         with ExitStack() as stack:
             if request.cache_salt:
                 slots = properties.slots
@@ -401,9 +401,7 @@ async def _request(
     return wire.read_object(await session.request(method, path, body))
 
 
-def _read_completion(
-    response: httpx.Response, stream: EventStream, request: Request, context_length: int
-) -> Completion:
+def _read_completion(response: httpx.Response, stream: EventStream, context_length: int) -> Completion:
     """Return what the end of an answer tells; see llama.cpp's `tools/server/README.md`."""
     answer = wire.read_object(response, stream.last, grammar_errors=_GRAMMAR_ERRORS)
     stop = answer.get("stop_type")
@@ -425,7 +423,6 @@ def _read_completion(
         ),
         context_length=context_length,
         stop_string=wire.message_text(stopped),
-        logprobs=wire.parse_logprobs(stream.logprobs, request.reported_logprobs),
     )
 
 

@@ -315,5 +315,4 @@ class OpenAICompatible(HttpBackend):
             context_length=self._context_length,
             # as far as the server tells (vLLM, SGLang)
             stop_string=next((each for each in told if each in request.stop), None),
-            logprobs=wire.parse_logprobs(stream.logprobs, request.reported_logprobs),
         )

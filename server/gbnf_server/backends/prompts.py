@@ -54,11 +54,11 @@ class TemplateRoles:
     tool: bool
 
 
-def read_roles(prompts: Sequence[str | ChatTemplateError]) -> TemplateRoles:
+def read_roles(prompts: Sequence[str | ChatTemplateError | ToolFormatError]) -> TemplateRoles:
     """Return the roles that a template supports, by the prompts of `PROBES`, or what it refuses them with.
 
     A system message before the last message of the user would move with each, and with it all that a server
-    has cached. Raises ChatTemplateError if the template fails for a plain question.
+    has cached. Raises one of these errors if the template fails for a plain question.
     """
     first, second, plain = (prompt if isinstance(prompt, str) else "" for prompt in prompts)
     system = 0 <= first.find(_SYSTEM["content"]) < first.find(_USER["content"])
@@ -70,12 +70,12 @@ def read_roles(prompts: Sequence[str | ChatTemplateError]) -> TemplateRoles:
 
 
 def roles_of(render: Callable[[list[Message]], str]) -> TemplateRoles:
-    """Return the roles of a template. Raises ChatTemplateError if it fails for a plain question."""
+    """Return the roles of a template. Raises what `read_roles` does."""
 
-    def attempt(messages: list[Message]) -> str | ChatTemplateError:
+    def attempt(messages: list[Message]) -> str | ChatTemplateError | ToolFormatError:
         try:
             return render(messages)
-        except ChatTemplateError as error:
+        except (ChatTemplateError, ToolFormatError) as error:
             return error
 
     return read_roles([*map(attempt, PROBES)])

@@ -121,7 +121,7 @@ def test_answers_are_replayed(ask: Ask, reply: Reply, finish: str, violates: boo
 @given(answer=odd(completion("a\ud83d").body))
 def test_any_answer_is_parsed_or_a_backend_error(answer: Any) -> None:
     try:
-        read = _read_completion(httpx.Response(200), told(CompletionStream, answer), Request(()), 9)
+        read = _read_completion(httpx.Response(200), told(CompletionStream, answer), 9)
     except BackendError as error:
         str(error).encode()
     else:
