@@ -35,7 +35,7 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.fingerprints import describe_server_model, identity
+from gbnf_server.planner.fingerprints import describe_model, identity
 from gbnf_server.planner.recording import grammar_text
 from gbnf_server.planner.run_files import read_events, read_step_grammars
 from gbnf_server.planner.run_log import RunLogError
@@ -449,7 +449,7 @@ def test_the_page_confines_long_and_right_to_left_texts(tmp_path: Path) -> None:
 
 def test_a_server_identifies_its_model(llama_server: LlamaServerProcess, tmp_path: Path) -> None:
     with LlamaServer(llama_server.url) as backend:
-        facts = describe_server_model(backend)
+        facts = describe_model(backend)
         assert facts["file"] == "tiny.gguf"
         assert identity(facts) == identity({**facts})
         bench = Bench(
@@ -462,4 +462,4 @@ def test_a_server_identifies_its_model(llama_server: LlamaServerProcess, tmp_pat
 @pytest.mark.usefixtures("brief_pauses")
 def test_an_unreachable_server_stops_the_bench(tmp_path: Path) -> None:
     with LlamaServer("http://127.0.0.1:1") as backend, pytest.raises(BackendUnreachableError):
-        describe_server_model(backend)
+        describe_model(backend)

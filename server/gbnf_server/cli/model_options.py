@@ -14,7 +14,6 @@ from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, check_gguf,
 if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
     from gbnf_server.backends.base import Backend
-    from gbnf_server.backends.llama_server import LlamaServer
     from gbnf_server.planner import PlannerOptions
     from gbnf_server.planner.profiles import ModelKey
 
@@ -358,12 +357,12 @@ class ModelSource(ModelOptions):
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.planner.fingerprints import describe_model_file, describe_server_model
+        from gbnf_server.planner.fingerprints import describe_model
 
         match self.backend_name:
             case "in-process":
-                return describe_model_file(self.path(), backend, self.adapter())
+                return describe_model(backend, self.path(), self.adapter())
             case "llama-server":
-                return describe_server_model(cast("LlamaServer", backend))
+                return describe_model(backend)
             case _:
                 return {"name": backend.name}

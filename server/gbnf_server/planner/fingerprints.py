@@ -15,7 +15,6 @@ from gbnf_server.system.model_files import file_sha256
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
-    from gbnf_server.backends.llama_server import LlamaServer
 
 
 def digest(value: Any) -> str:
@@ -51,33 +50,20 @@ def options_identity(options: ResolvedOptions) -> Mapping[str, Any]:
     }
 
 
-def describe_model_file(path: Path, backend: Backend, adapter: Path | None = None) -> dict[str, Any]:
-    """Return the fields that identify a model file, and its adapter."""
-    return {
-        "name": backend.name,
-        "file": path.name,
-        "bytes": path.stat().st_size,
-        "sha256": file_sha256(path),
-        **({} if adapter is None else {"lora": adapter.name, "lora_sha256": file_sha256(adapter)}),
-        "context_length": backend.context_length(),
-        "prompt_style": backend.info().prompt_style,
-    }
+def describe_model(backend: Backend, file: Path | None = None, adapter: Path | None = None) -> dict[str, Any]:
+    """Return the fields that identify a model: its file and its adapter, or what a llama-server reports.
 
-
-def describe_server_model(backend: LlamaServer) -> dict[str, Any]:
-    """Return what a llama-server reports of its model.
-
-    It has no hash; the file's name and the build identify it. Raises BackendError.
+    The latter has no hash; the file's name and the build identify it. Raises BackendError.
     """
     info = backend.info()
-    return {
-        "name": backend.name,
-        "file": info.name,
-        "build": info.build,
-        "slots": info.slots,
-        "context_length": backend.context_length(),
-        "prompt_style": info.prompt_style,
-    }
+    own: dict[str, Any] = {"name": backend.name}
+    if file is None:
+        own |= {"file": info.name, "build": info.build, "slots": info.slots}
+    else:
+        own |= {"file": file.name, "bytes": file.stat().st_size, "sha256": file_sha256(file)}
+    if adapter is not None:
+        own |= {"lora": adapter.name, "lora_sha256": file_sha256(adapter)}
+    return {**own, "context_length": backend.context_length(), "prompt_style": info.prompt_style}
 
 
 def identity(model: Mapping[str, Any]) -> str:

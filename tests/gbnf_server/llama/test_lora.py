@@ -18,7 +18,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.llama.server_build import start
-from gbnf_server.planner.fingerprints import describe_model_file, identity
+from gbnf_server.planner.fingerprints import describe_model, identity
 from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_files import SMOLLM2_ADAPTER
 from support.models import Matrix, make_adapter, make_model, tensor_shapes
@@ -86,7 +86,7 @@ def test_runs_with_and_without_it_are_told_apart(tiny_model: Path, tmp_path: Pat
         path = make_adapter(tmp_path / f"{name}.gguf", random_factors(len(name) + (name == "two")))
         sources.append(ModelSource(str(tiny_model), lora=str(path)))
     with InProcess(tiny_model, threads=1) as backend:
-        told = {identity(describe_model_file(source.path(), backend, source.adapter())) for source in sources}
+        told = {identity(describe_model(backend, source.path(), source.adapter())) for source in sources}
     assert len(told) == len({source.key() for source in sources}) == 3
 
 
