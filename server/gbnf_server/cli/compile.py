@@ -15,8 +15,8 @@ from rich.text import Text
 from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.input_files import (
     SCHEMA_OPTION,
-    compile_schema_file,
-    read_schema,
+    errors_of,
+    read_schema_source,
     schemas_among,
     source_name,
 )
@@ -83,7 +83,7 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
       gbnf compile --schema models.py:Person         one Python type
     """
-    from gbnf import compile_pool, filter_pool
+    from gbnf import compile_pool, compile_schema, filter_pool
     from gbnf.compiler.pool import MAX_DEPTH
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
@@ -102,8 +102,11 @@ def compile_(
                     f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
                     "none of --query, --final-answer, --ask-user and --step"
                 )
-            content = read_schema(schemas[0])
-            grammar = compile_schema_file(schemas[0], content, whitespace, max_depth, closed=not open_)
+            content = read_schema_source(schemas[0]).schema
+            with errors_of(schemas[0]):
+                grammar = compile_schema(
+                    content, whitespace=whitespace, max_depth=max_depth, closed=not open_
+                )
             misspelt = tuple(misspelt_keywords("", content))
             if strict and misspelt:
                 raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gbnf.errors import ManifestError, SchemaError, clip, suggestion
+from gbnf.errors import clip, suggestion
 from gbnf_server.cli import input_files
 from gbnf_server.cli.default_model import model_for_other_tools, other_model_hint
 from gbnf_server.cli.errors import ExitCode, interruptible
@@ -187,15 +187,13 @@ def _opened(
 
     wanted = input_files.read_schema_source(schema)
     with model_for_other_tools(source).open(parallel=concurrency) as opened:
-        try:
+        with input_files.errors_of(schema):
             extractor: Extractor[Any] = Extractor(
                 wanted.schema if wanted.type is None else wanted.type,
                 opened,
                 **asdict(sampling),
                 **options,
             )
-        except (SchemaError, ManifestError) as error:
-            raise InputError(f"{input_files.source_name(schema)}: {error}") from None
         yield extractor
 
 

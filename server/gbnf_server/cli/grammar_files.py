@@ -12,9 +12,8 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from gbnf.errors import GrammarSyntaxError
 from gbnf_server.cli.errors import ExitCode
-from gbnf_server.cli.input_files import STDIN, check_one_stdin, read_text, source_name
+from gbnf_server.cli.input_files import STDIN, check_one_stdin, errors_of, read_text, source_name
 from gbnf_server.cli.output import escape_line, excerpt, plural, say, stderr_console, stdout_console, write
 from gbnf_server.system.errors import InputError
 
@@ -95,10 +94,8 @@ def fmt(
     changed = []
     for file in files:
         text = read_text(file, "a GBNF file")
-        try:
+        with errors_of(file):
             new = format_grammar(text)
-        except GrammarSyntaxError as error:
-            raise InputError(f"{source_name(file)}: {error}") from None
         changed += [file] * (new != text)
         if not check:
             _rewritten(file, text, new)

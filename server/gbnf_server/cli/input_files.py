@@ -5,23 +5,20 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from gbnf.errors import InvalidArgumentError
+from gbnf.errors import GrammarSyntaxError, InvalidArgumentError, ManifestError, SchemaError
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.cli.output import request_text
 from gbnf_server.cli.python_source import python_target, python_value
 from gbnf_server.system.errors import InputError
-
-if TYPE_CHECKING:
-    from gbnf import Grammar
-    from gbnf.compiler.layout import Whitespace
 
 STDIN = "-"
 SCHEMA_OPTION: Any = typer.Option(
@@ -60,11 +57,6 @@ class SchemaSource:
 
     schema: Mapping[str, Any] | bool
     type: Any = None
-
-
-def read_schema(path: str | Path) -> Mapping[str, Any] | bool:
-    """Return the JSON Schema of `read_schema_source`."""
-    return read_schema_source(path).schema
 
 
 def read_schema_source(path: str | Path) -> SchemaSource:
@@ -137,18 +129,10 @@ def _json_content(path: Path) -> Any:
         return None
 
 
-def compile_schema_file(
-    file: str,
-    schema: Mapping[str, Any] | bool,
-    whitespace: Whitespace = "default",
-    max_depth: int | None = None,
-    *,
-    closed: bool,
-) -> Grammar:
-    """Compile the schema of a file. Raises InputError with the file's name."""
-    from gbnf import SchemaError, compile_schema
-
+@contextmanager
+def errors_of(file: str | Path) -> Iterator[None]:
+    """Raise InputError with the file's name for an error of what it contains."""
     try:
-        return compile_schema(schema, whitespace=whitespace, max_depth=max_depth, closed=closed)
-    except SchemaError as error:
+        yield
+    except (GrammarSyntaxError, ManifestError, SchemaError) as error:
         raise InputError(f"{source_name(file)}: {error}") from None

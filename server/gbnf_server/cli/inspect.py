@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gbnf.errors import SchemaError
 from gbnf_server.cli import input_files
 from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
@@ -165,12 +164,10 @@ def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice
     from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 
     name = input_files.source_name(file)
-    content = input_files.read_schema(file)
-    try:
+    content = input_files.read_schema_source(file).schema
+    with input_files.errors_of(file):
         shown = InspectedSchema(name, content, tuple(misspelt_keywords("", content)))
         return Inspection(name, schema=shown, runs=runs, choice=choice)
-    except SchemaError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 def _token_counter(source: ModelSource) -> Callable[[str], int] | None:
