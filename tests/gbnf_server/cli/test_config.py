@@ -146,6 +146,11 @@ def test_only_commands_that_the_file_concerns_name_it(gbnf: Gbnf, project: Path)
     assert "config:" not in gbnf("doctor", "--help").err
 
 
+def test_an_option_may_have_the_name_of_a_command(gbnf: Gbnf, project: Path) -> None:
+    (project / "gbnf.toml").write_text("mcp = 'a server'\n[server]\nstart = { threads = 1 }\n")
+    assert gbnf("mcp", "--help").code == ExitCode.SUCCESS
+
+
 @pytest.mark.slow
 def test_doctor_says_which_file_is_used(gbnf: Gbnf, project: Path) -> None:
     (project / "gbnf.toml").write_text("[run]\nmax-steps = 3\n")

@@ -15,7 +15,7 @@ from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
 from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf_server.backends.base import SMALL_MODEL, SMALL_NATIVE_MODEL, ModelInfo
+from gbnf_server.backends.base import SMALL_MODEL, SMALL_NATIVE_MODEL, ModelInfo, default_prompt_style
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.planner.events import (
     CallModel,
@@ -241,6 +241,21 @@ def test_which_models_are_small(parameters: int | None, style: Any, small: bool)
     info = ModelInfo(prompt_style=style, tool_format=FORMAT, parameters=parameters)
     assert info.is_small(native=True) == small
     assert info.is_small(native=False) == (small and parameters is not None and parameters < SMALL_MODEL)
+
+
+@pytest.mark.parametrize(
+    ("names", "style"),
+    [
+        (("gbnf-planner-demo",), "minimal"),
+        (("", "{# gbnf-planner-demo-2 #}"), "minimal"),
+        (("Qwen3-4B",), "full"),
+        ((), "full"),
+    ],
+)
+def test_the_bundled_model_is_known_by_its_name(names: tuple[str, ...], style: str) -> None:
+    info = ModelInfo(prompt_style=default_prompt_style(*names), takes_evidence=True)
+    assert info.prompt_style == style
+    assert info.answers_by_call_only != info.uses_evidence
 
 
 @pytest.mark.parametrize(
