@@ -33,8 +33,8 @@ from gbnf.protocols.readers import (
     REASONING_KEY,
     AnswerInText,
     AnswerReader,
-    FinalAnswerText,
     SpokenText,
+    StringMember,
     TextCalls,
     WholeJsonCall,
     without_fences,
@@ -70,8 +70,8 @@ class _ToolMessages(CallProtocol):
         """Return the messages of a refused text, and of the error."""
         if call is not None and call["name"] != FINAL_ANSWER.name:
             return self.call_message(call, number), self.outcome_message(error, call["name"], number)
-        refused, answer = super().refused_messages(text, call, error, number)
-        return refused, {**answer, "role": "user"}
+        refused, _ = super().refused_messages(text, call, error, number)
+        return refused, {"role": "user", "content": error}
 
 
 @dataclass(frozen=True)
@@ -305,8 +305,7 @@ class CallsInText(CallProtocol):
         reasoning, others = pop_reasoning(call.extra) if self.reasoning_field else ("", call.extra)
         expected = bool(reasoning) and not others  # which the parser reports as ignored
         repairs = [str(repair) for repair in step.repairs if not (expected and repair.kind == "extra")]
-        if len(step.calls) > 1:
-            repairs.append(f"ignored: left out {len(step.calls) - 1} more calls; one is made at a time")
+        repairs += _left_out(len(step.calls) - 1)
         parsed = repaired_call(call, tools, steps, clamp=self.clamp, reasoning=reasoning, repairs=repairs)
         return replace(parsed, preface=step.preface)
 
@@ -354,9 +353,7 @@ class ServerCalls(_ToolMessages, CallsInText):
         given = call if isinstance(call, dict) else {}
         if given.keys() != {"name", "arguments"} or not isinstance(given["arguments"], dict):
             raise UnreadableCallError("the arguments of the call are not one JSON object")
-        left_out = f"ignored: left out {len(written) - 1} more calls; one is made at a time"
-        repairs = [left_out] if written[1:] else []
-        parsed = repaired_call(call, tools, steps, clamp=self.clamp, repairs=repairs)
+        parsed = repaired_call(call, tools, steps, clamp=self.clamp, repairs=_left_out(len(written) - 1))
         return replace(parsed, preface=content.strip())
 
     def refused_messages(
@@ -364,6 +361,10 @@ class ServerCalls(_ToolMessages, CallsInText):
     ) -> tuple[Message, Message]:
         """Return the messages of a refused text, and of the error."""
         return super().refused_messages(text.replace(CALL_MARK, "\n"), call, error, number)
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"ignored: left out {count} more calls; one is made at a time"] if count else []
 
 
 def repaired_call(
@@ -500,7 +501,7 @@ class JsonCallStream(TextCallDeltas):
     def __init__(self, tools: Sequence[Tool], *, final_answer: bool, in_prose: bool = False) -> None:
         self._reads_message = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
         super().__init__((*tools, FINAL_ANSWER) if self._reads_message else tools, in_prose=in_prose)
-        self._message: FinalAnswerText | None = None
+        self._message: StringMember | None = None
 
     def _advance(self) -> list[Delta]:
         deltas = super()._advance()
@@ -509,8 +510,8 @@ class JsonCallStream(TextCallDeltas):
     def _without_final_answer(self, delta: Delta) -> list[Delta]:
         match delta:
             case CallStarted(name=name) if self._reads_message and name == FINAL_ANSWER.name:
-                self._message = FinalAnswerText()
-                return self._message.feed(f'{{"name": "{name}", "arguments": ')
+                self._message = StringMember(r'\s*\{\s*"message"')
+                return []
             case ArgumentsDelta(json_text=piece) if self._message is not None:
                 return self._message.feed(piece)
             case CallEnded() if self._message is not None:

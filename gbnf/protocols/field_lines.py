@@ -155,15 +155,8 @@ class FieldLines(CallsInText):
                     self._check_text(part, field, in_lines=not is_call)
         return parsed
 
-    def refused_messages(
-        self, text: str, call: Mapping[str, Any] | None, error: str, number: int
-    ) -> tuple[Message, Message]:
-        """Return the messages of refused lines, and of the error, which has no form that a model may copy."""
-        refused, _ = super().refused_messages(text, call, error, number)
-        return refused, self.outcome_message(error, self.tool.name, number)
-
     def outcome_message(self, content: str, name: str, number: int) -> Message:
-        """Return the message of an error, as text: {"step": 1, "error": …} is copied, too."""
+        """Return the message of an error, as text: a model would copy {"step": 1, "error": …}."""
         del name, number
         error = parse_json(content).get("error", content)
         names = ", then ".join(field.name for field in self._fields)

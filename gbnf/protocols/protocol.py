@@ -239,6 +239,6 @@ class CallProtocol(ABC):
         self, text: str, call: Mapping[str, Any] | None, error: str, number: int
     ) -> tuple[Message, Message]:
         """Return the messages of a refused text, and of the error. `call`: that in the text, if known."""
-        del call, number
+        del call
         refused: Message = {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}
-        return refused, {"role": "tool", "content": error}
+        return refused, self.outcome_message(error, "", number)

@@ -20,7 +20,8 @@ from gbnf.grammar.ir import Ref, Rules, alt
 from gbnf.grammar.match import MatchState
 from gbnf.prompts.messages import call_text
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats.cursor import Stripped
+from gbnf.tool_formats.deltas import Delta, ReasoningDelta, TextDelta, call_deltas
 from gbnf.tools import FINAL_ANSWER, Tool
 
 REASONING_KEY = "thought"
@@ -141,15 +142,14 @@ class AnswerInText(AnswerReader):
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._stream, self._message = CallStream(tools), FinalAnswerText()
-        self._spaces, self._begun = "", False
+        self._deltas: list[Delta] = []
+        self._prose = Stripped(lambda text: self._deltas.append(TextDelta(text)))
 
     def feed(self, chunk: str) -> list[Delta]:
         """Add the next characters; return those that are no call whatever follows."""
-        prose = self._spaces + self._stream.feed(chunk)
-        text = prose.rstrip() if self._begun else prose.strip()
-        self._spaces = prose[len(prose.rstrip()) :]
-        self._begun = self._begun or bool(text)
-        return [TextDelta(text)] if text else [] if self._begun else self._message.feed(chunk)
+        self._prose(self._stream.feed(chunk))
+        deltas, self._deltas = self._deltas, []
+        return deltas if self._prose.has_begun else self._message.feed(chunk)
 
 
 class SpokenText(AnswerReader):
@@ -232,11 +232,7 @@ class TextCalls:
         if self._required and not (calls or truncated):
             raise AnswerNotAllowedError("it takes none, and its answer has no call of the tools")
         for index, call in enumerate(calls if self._parallel else calls[:1]):
-            deltas += [
-                CallStarted(index, call.id, call.name),
-                ArgumentsDelta(index, call_text(call.arguments)),
-                CallEnded(index),
-            ]
+            deltas += call_deltas(index, call.id, call.name, call_text(call.arguments))
         return deltas
 
     def _is_text(self, result: ToolCalls, truncated: bool) -> bool:
@@ -272,7 +268,7 @@ class WholeJsonCall:
                 return [TextDelta(arguments["message"])]
         except (InvalidJsonError, LookupError, TypeError):
             return []
-        return [CallStarted(0, "call_1", name), ArgumentsDelta(0, call_text(arguments)), CallEnded(0)]
+        return call_deltas(0, "call_1", name, call_text(arguments))
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ do not show its tags: for these `<think>` and `[THINK]` are known.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
@@ -129,7 +130,7 @@ def detect_reasoning(prober: Prober) -> Reasoning | None:
     header = past_text(prober)[0]
     written, closing = _written_reasoning(prober, openings[0], header)
     if written is None:
-        rests = [_without_prefix_in(opening, header) for opening in openings]
+        rests = [opening.removeprefix(_beginning_in(opening, header)) for opening in openings]
         written = _tags_in(rests) or next(
             (tags for tags in _KNOWN_REASONING if all(tag in prober.renderer.source for tag in tags)), None
         )
@@ -168,15 +169,7 @@ def past_text(prober: Prober) -> tuple[str, str]:
 def _written_reasoning(prober: Prober, opening: str, header: str) -> tuple[tuple[str, str] | None, str]:
     """Return the tags of reasoning that the template writes itself, and exactly what ends it."""
     call = Call(NAMES[0], {KEYS[0]: TEXT})
-    for reasoning in (True, False):
-        try:
-            message = prober.assistant([call], reasoning=REASON)
-            full = prober.render([USER, message], reasoning=reasoning)
-        except RefusedError:
-            continue
-        before, found, after = full.partition(REASON)
-        if not found:
-            continue
+    for reasoning, before, after in _around_reasoning(prober, prober.assistant([call], reasoning=REASON)):
         begin = _begin_of_reasoning(before.rpartition(QUERY)[2], opening, header)
         alone = prober.answer(prober.assistant([call]), [NAMES[0]], reasoning=reasoning)
         closing = after.removesuffix(alone) if after.endswith(alone) else ""
@@ -187,32 +180,38 @@ def _written_reasoning(prober: Prober, opening: str, header: str) -> tuple[tuple
     return None, ""
 
 
+def _around_reasoning(prober: Prober, message: Message) -> Iterator[tuple[bool, str, str]]:
+    """Yield what stands before and after the reasoning of an answer where it is shown.
+
+    First of a template that is asked for reasoning, then of one that is not.
+    """
+    for reasoning in (True, False):
+        with suppress(RefusedError):
+            before, shown, after = prober.render([USER, message], reasoning=reasoning).partition(REASON)
+            if shown:
+                yield reasoning, before, after
+
+
 def _exact_closing(prober: Prober, after: str) -> str:
     """Return what stands between reasoning and the answer, be it text or calls.
 
     `after`: what follows a reasoning before a call.
     """
-    for reasoning in (True, False):
-        try:
-            message = prober.assistant(text=TEXT, reasoning=REASON)
-            full = prober.render([USER, message], reasoning=reasoning)
-        except RefusedError:
-            continue
-        if REASON in full:
-            text = split_pieces(full.partition(REASON)[2].partition(TEXT)[0])
-            pieces = split_pieces(after)
-            return "".join(map(str, pieces[: common_prefix(pieces, text)]))
+    for _, _, rest in _around_reasoning(prober, prober.assistant(text=TEXT, reasoning=REASON)):
+        pieces, text = split_pieces(after), split_pieces(rest.partition(TEXT)[0])
+        return "".join(map(str, pieces[: common_prefix(pieces, text)]))
     found = CONTROL_TEXT.search(after)
     return after[: found.end()] if found else ""
 
 
-def _without_prefix_in(text: str, header: str) -> str:
-    """Return a text without its longest beginning, in whole pieces, that occurs in another text."""
-    pieces = split_pieces(text)
-    known = 0
-    while known < len(pieces) and "".join(map(str, pieces[: known + 1])) in header:
-        known += 1
-    return "".join(map(str, pieces[known:]))
+def _beginning_in(text: str, *others: str) -> str:
+    """Return the longest beginning of a text, in whole pieces, that occurs in all of the others."""
+    beginning = ""
+    for piece in split_pieces(text):
+        if any(beginning + str(piece) not in other for other in others):
+            break
+        beginning += str(piece)
+    return beginning
 
 
 def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
@@ -220,18 +219,12 @@ def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
 
     `opening`: that of a prompt; `header`: what stands before an answer without reasoning.
     """
-    pieces = split_pieces(opening)
-    prefix = ""
-    for piece in pieces:
-        longer = prefix + str(piece)
-        if longer not in before or longer not in header:
-            break
-        prefix = longer
+    prefix = _beginning_in(opening, before, header)
     if prefix.endswith(">") and not prefix.isspace():  # a tag that other texts begin with, too
         rest = before[before.rfind(prefix) + len(prefix) :]
         if rest[:1].isalnum():
             prefix = prefix[: -len(str(split_pieces(prefix)[-1]))]
-    asked = _without_prefix_in(opening, before).strip()
+    asked = opening.removeprefix(_beginning_in(opening, before)).strip()
     begin = asked or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
     if begin:
         return begin

@@ -9,7 +9,7 @@ from functools import partial
 
 import regex
 
-from gbnf.calls.parsing.results import ToolCall
+from gbnf.calls.parsing.results import RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.notations import ElementArguments
 from gbnf.schema.locations import Location
@@ -17,7 +17,7 @@ from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
-from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta
+from gbnf.tool_formats.deltas import ArgumentsDelta, CallEnded, CallStarted, Delta, call_deltas
 from gbnf.tool_formats.elements import ElementReader
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_json, read_string
@@ -38,6 +38,20 @@ class WrittenCall:
     ended: bool = False
     problem: str = ""
     note: str = ""
+
+    def raw(self, arguments: str) -> RawCall:
+        """Return the call with the text of its arguments, for `resolve_calls`."""
+        notes = (Repair("wrapper", self.note),) if self.note else ()
+        return RawCall(
+            self.name,
+            arguments,
+            "native",
+            notes,
+            truncated=not self.ended,
+            id=self.id,
+            text_arguments=True,
+            error=self.problem,
+        )
 
 
 class TextCallReader:
@@ -83,8 +97,7 @@ class TextCallReader:
         index = len(self.calls)
         self.calls.append(WrittenCall(call.id, call.name, not call.truncated, note=text_calls.NOTE))
         arguments = json.dumps(call.arguments, ensure_ascii=False)
-        ended = [] if call.truncated else [CallEnded(index)]
-        return [CallStarted(index, call.id, call.name), ArgumentsDelta(index, arguments), *ended]
+        return call_deltas(index, call.id, call.name, arguments, ended=not call.truncated)
 
     def _take(self, index: int, piece: str) -> None:
         self._emit(ArgumentsDelta(index, piece))

@@ -72,22 +72,25 @@ class Delimiters:
 
 
 class Stripped:
-    """Passes text on without the whitespace around it, which is held until more text follows."""
+    """Passes text on without the whitespace around it, which is held until more text follows.
+
+    `has_begun`: it has passed something on.
+    """
 
     def __init__(self, take: Take) -> None:
         self._take = take
         self._pending: list[str] = []
-        self._said = False
+        self.has_begun = False
 
     def __call__(self, piece: str) -> None:
         """Take text."""
-        piece = piece if self._said else piece.lstrip()
-        said = piece.rstrip()
-        if said:
-            self._take("".join([*self._pending, said]))
+        piece = piece if self.has_begun else piece.lstrip()
+        text = piece.rstrip()
+        if text:
+            self._take("".join([*self._pending, text]))
             self._pending.clear()
-            self._said = True
-        self._pending.append(piece[len(said) :])
+            self.has_begun = True
+        self._pending.append(piece[len(text) :])
 
 
 class AnswerCursor:

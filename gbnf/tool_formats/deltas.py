@@ -49,3 +49,9 @@ class CallEnded:
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallStarted | ArgumentsDelta | CallEnded
 """One step of an answer. Calls come one after another; text may come before, between and after them."""
+
+
+def call_deltas(index: int, id: str, name: str, json_text: str, *, ended: bool = True) -> list[Delta]:  # noqa: A002
+    """Return the deltas of a call that is read as a whole."""
+    deltas: list[Delta] = [CallStarted(index, id, name), ArgumentsDelta(index, json_text)]
+    return [*deltas, CallEnded(index)] if ended else deltas

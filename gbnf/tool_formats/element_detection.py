@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from gbnf.compiler.notations import (
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.pieces import (
     Pieces,
+    Repeated,
     common_prefix,
     common_suffix,
     join_pieces,
@@ -161,10 +162,8 @@ class ElementDetection:
         if core is None:
             self._notes.append(f"The template leaves out parameters whose value is of type {kind}.")
             return ()
-        found = _find_value(core, value)
-        if found is not None:
-            encoding, before, after = found
-            return (ValueForm(encoding, _parts(before), _parts(after)),)
+        if forms := _find_forms(core, value):
+            return forms
         if kind in ("array", "object"):
             return (ValueForm("nested"),)  # completed by `_nested`
         self._notes.append(f"The template does not write values of type {kind}.")
@@ -200,10 +199,9 @@ class ElementDetection:
         if not forms["number"]:
             raise ToolFormatError("the template writes arrays and objects in an unknown way")
         outer = ValueForm("nested", forms["number"][0].before, forms["number"][0].after)
-        before, after = text_of(outer.before), text_of(outer.after)
         string = forms["string"][0]
         # objects
-        core = self._inside({_INNER[0]: _WORDS[0], _INNER[1]: _WORDS[1]}, before, after)
+        core = self._inside({_INNER[0]: _WORDS[0], _INNER[1]: _WORDS[1]}, outer)
         opening, _, rest = core.partition(_INNER[0])
         middle, _, closing = rest.partition(_INNER[1])
         first = _written(string, _INNER[0], _WORDS[0])
@@ -214,14 +212,11 @@ class ElementDetection:
         if not object_separator.endswith(self._before_key):
             raise ToolFormatError("the template writes objects in an unknown way")
         # arrays
-        core = self._inside(list(_WORDS), before, after)
+        core = self._inside(list(_WORDS), outer)
         head, _, rest = core.partition(_WORDS[0])
         between, _, tail = rest.partition(_WORDS[1])
         array = repeated(_pieces(head), _pieces(between), _pieces(tail), spaces=True)
-        begin, end = "".join(map(str, array.begin)), "".join(map(str, array.end))
-        items = self._items(
-            begin, end, before, after, join_pieces(array.head), join_pieces(array.tail), string
-        )
+        items = self._items(array, outer, string)
         for kind in ("array", "object"):
             if forms[kind] and forms[kind][0].encoding == "nested":
                 forms[kind] = (outer,)
@@ -229,50 +224,40 @@ class ElementDetection:
             object_begin=opening.removesuffix(self._before_key),
             object_separator=object_separator.removesuffix(self._before_key),
             object_end=closing[len(last) :],
-            array_begin=begin,
-            array_separator="".join(map(str, array.separator)),
-            array_end=end,
+            array_begin=text_of(array.begin),
+            array_separator=text_of(array.separator),
+            array_end=text_of(array.end),
             items=items,
         )
 
-    def _inside(self, value: Any, before: str, after: str) -> str:
-        core = self._core(value)
+    def _inside(self, value: Any, outer: ValueForm) -> str:
+        core, before, after = self._core(value), text_of(outer.before), text_of(outer.after)
         if core is None or not core.startswith(before) or not core.endswith(after):
             raise ToolFormatError("the template writes arrays and objects in an unknown way")
         return core[len(before) : len(core) - len(after)]
 
-    def _items(
-        self,
-        begin: str,
-        end: str,
-        before: str,
-        after: str,
-        item_before: tuple[Part, ...],
-        item_after: tuple[Part, ...],
-        string: ValueForm,
-    ) -> ValueForms:
+    def _items(self, array: Repeated, outer: ValueForm, string: ValueForm) -> ValueForms:
         """Return the forms of an array's items."""
-        forms: dict[JsonType, tuple[ValueForm, ...]] = {
-            "string": (ValueForm(string.encoding, item_before, item_after, string.trimmed),)
-        }
+        item = replace(string, before=join_pieces(array.head), after=join_pieces(array.tail))
+        forms: dict[JsonType, tuple[ValueForm, ...]] = {"string": (item,)}
+        begin, end = len(text_of(array.begin)), len(text_of(array.end))
         for kind in ("number", "boolean", "null"):
-            text = self._inside([_VALUES[kind]], before, after)
-            found = _find_value(text[len(begin) : len(text) - len(end)], _VALUES[kind])
-            if found is None:
+            text = self._inside([_VALUES[kind]], outer)
+            forms[kind] = _find_forms(text[begin : len(text) - end], _VALUES[kind])
+            if not forms[kind]:
                 self._notes.append(f"The template does not write values of type {kind} in arrays.")
-            forms[kind] = () if found is None else (ValueForm(found[0], _parts(found[1]), _parts(found[2])),)
-        around = forms["number"][0] if forms["number"] else ValueForm("nested", item_before, item_after)
+        around = (*forms["number"], item)[0]
         nested = (ValueForm("nested", around.before, around.after),)
         return ValueForms(**forms, array=nested, object=nested)
 
 
-def _find_value(core: str, value: Any) -> tuple[Encoding, str, str] | None:
-    """Return how a value is written in an element, and what stands around it."""
+def _find_forms(core: str, value: Any) -> tuple[ValueForm, ...]:
+    """Return how a value is written in an element, with what stands around it; () if it is not."""
     for encoding, write in _WRITERS:
-        before, found, after = core.rpartition(write(value))
-        if found:
-            return encoding, before, after
-    return None
+        before, written, after = core.rpartition(write(value))
+        if written:
+            return (ValueForm(encoding, _parts(before), _parts(after)),)
+    return ()
 
 
 def _pieces(text: str) -> Pieces:

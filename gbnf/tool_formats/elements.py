@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -60,12 +60,23 @@ class Members:
     """
 
     def __init__(
-        self, brackets: str, around: Iterable[str], groups: Mapping[str, FormGroup], follow: Iterable[str]
+        self, brackets: str, around: Iterable[str], groups: Mapping[str, FormGroup], *follow: str
     ) -> None:
-        """Take `around` as patterns: what begins members, separates and ends them."""
+        """Take `around` as literals: what begins members, separates and ends them; `follow` as patterns."""
+        begin, separator, end = (lenient(literal.strip()) for literal in around)
         self.brackets, self.groups, self.heads = brackets, groups, Delimiters(groups)
-        self.begin, self.separator, self.end = (Delimiters([pattern]) for pattern in around)
-        self.follow = tuple(filter(None, follow))
+        self.begin, self.separator, self.end = (Delimiters([pattern]) for pattern in (begin, separator, end))
+        self.follow = tuple(filter(None, (separator, end, *follow)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value is read: its key ("" of an item), what is allowed there, patterns of what may follow."""
+
+    key: str
+    location: Location
+    follow: tuple[str, ...]
+    depth: int
 
 
 class ElementReader:
@@ -128,7 +139,7 @@ class ElementReader:
             take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
             inner = location.item(count) if key is None else location.property(key)
             self._declared = None if depth else frozenset(location.names)
-            yield from self._value(group, follow, inner, key or "", take, depth)
+            yield from self._value(group, _Place(key or "", inner, follow, depth), take)
             count += 1
         take(members.brackets[1] if count else members.brackets)
 
@@ -139,48 +150,35 @@ class ElementReader:
             return (yield from self._cursor.match(members.end)) is not None
         return (yield from self._cursor.match(after, read=False)) is not None
 
-    def _value(
-        self,
-        group: FormGroup,
-        follow: Sequence[str],
-        location: Location,
-        key: str,
-        take: Take,
-        depth: int,
-    ) -> Steps[None]:
+    def _value(self, group: FormGroup, place: _Place, take: Take) -> Steps[None]:
         """Read a value, and what comes after it."""
-        if depth > _DEPTH:
+        if place.depth > _DEPTH:
             raise UnreadableError("the arguments are nested too deeply")
         if (yield from self._cursor.match(group.again, read=False)) is not None:
-            self.problem = f"what begins the value of {key[:80]!r} comes twice"
-        forms = group.of(location.types)
+            self.problem = f"what begins the value of {place.key[:80]!r} comes twice"
+        forms = group.of(place.location.types)
         raw = next((form for form in forms.values() if form.encoding == "raw"), None)
         if raw is None or raw.trimmed:
             yield from self._cursor.skip_space()
         else:
             yield from self._cursor.skip_exactly(group.space)
         nested = {kind for kind, form in forms.items() if form.encoding == "nested"}
-        after = _literals(frozenset(form.after for kind, form in forms.items() if kind in nested), key)
-        if nested and (yield from self._nested_value(nested, after, location, take, depth)):
+        after = _literals(frozenset(form.after for kind, form in forms.items() if kind in nested), place.key)
+        if nested and (yield from self._nested_value(nested, after, place, take)):
             yield from self._cursor.skip_space()
             yield from self._cursor.match(after)
             return
-        yield from self._plain_value(forms, raw, tuple(follow), location, key, take)
+        yield from self._plain_value(forms, raw, place, take)
 
     def _plain_value(
-        self,
-        forms: Mapping[JsonType, ValueForm],
-        raw: ValueForm | None,
-        follow: tuple[str, ...],
-        location: Location,
-        key: str,
-        take: Take,
+        self, forms: Mapping[JsonType, ValueForm], raw: ValueForm | None, place: _Place, take: Take
     ) -> Steps[None]:
+        key, types = place.key, place.location.types
         afters = frozenset(form.after for form in forms.values())
         ends = _literals(afters, key)
-        end = _value_end(afters, follow, key)
+        end = _value_end(afters, place.follow, key)
         problem = self.problem
-        if raw is not None and (location.types == {"string"} or set(forms) == {"string"}):
+        if raw is not None and (types == {"string"} or set(forms) == {"string"}):
             take('"')
 
             texts: list[str] = []
@@ -208,7 +206,7 @@ class ElementReader:
             without_items = [
                 empty for kind, empty in _EMPTY if kind in forms and forms[kind].encoding == "nested"
             ]
-            written = json_of_raw(given, location.types, quoted=raw is None)
+            written = json_of_raw(given, types, quoted=raw is None)
             take(without_items[0] if not given and without_items else written)
             if written[0] != '"':
                 self.problem = problem
@@ -218,7 +216,7 @@ class ElementReader:
                 self.problem = f"the value of {key[:80]!r} is code: write a text in quotes"
         are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
         # models also write the tag at the end twice
-        for _ in range(2 if are_tags and not set(ends.patterns) & set(follow) else 1):
+        for _ in range(2 if are_tags and not set(ends.patterns) & set(place.follow) else 1):
             yield from self._cursor.skip_space()
             yield from self._cursor.match(ends)
 
@@ -324,7 +322,7 @@ class ElementReader:
             self.problem = f"the text of {key[:80]!r} has more than one reading"
 
     def _nested_value(
-        self, kinds: set[JsonType], after: Delimiters, location: Location, take: Take, depth: int
+        self, kinds: set[JsonType], after: Delimiters, place: _Place, take: Take
     ) -> Steps[bool]:
         """Read an array or object if one begins here."""
         assert self._nested is not None
@@ -333,7 +331,7 @@ class ElementReader:
         fields = _members(self._arguments, nested.object_begin, nested.object_separator, nested.object_end)
         for kind, members in (("array", array), ("object", fields)):
             if kind in kinds and (yield from self._begins(members)):
-                yield from self._structure(members, after, location, take, depth + 1)
+                yield from self._structure(members, after, place.location, take, place.depth + 1)
                 return True
         return False
 
@@ -360,10 +358,8 @@ def _groups(forms: ValueForms) -> dict[str, FormGroup]:
 
 @lru_cache(maxsize=64)
 def _array_members(nested: NestedElements) -> Members:
-    groups = _groups(nested.items)
-    literals = (nested.array_begin, nested.array_separator, nested.array_end)
-    begin, separator, end = (lenient(literal.strip()) for literal in literals)
-    return Members("[]", (begin, separator, end), groups, (separator, end) if separator or end else groups)
+    groups, around = _groups(nested.items), (nested.array_begin, nested.array_separator, nested.array_end)
+    return Members("[]", around, groups, *(() if any(map(str.strip, around[1:])) else groups))
 
 
 @lru_cache(maxsize=64)
@@ -378,8 +374,7 @@ def _members(
     key = rf"{no_end}(?P<key>[^{in_class}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}
-    begin, separator, end = (lenient(literal.strip()) for literal in (begin, separator, end))
-    return Members("{}", (begin, separator, end), heads, (separator, before_key, end, *ends))
+    return Members("{}", (begin, separator, end), heads, before_key, *ends)
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,6 @@ values whose type only their end decides, and a call inside reasoning that has n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -18,10 +17,10 @@ from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Stripped
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.deltas import ArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields
+from gbnf.tool_formats.text_calls import OBJECT
 from gbnf.tools import Tool
 
 _NOTHING = Delimiters([])
-_JSON = re.compile(r"\s*(?:```[a-z_]*[ \t]*\n\s*)?(?:\[\s*)?\{")
 
 
 class TextCallDeltas:
@@ -55,8 +54,10 @@ class TextCallDeltas:
         if self._in_text is None or self._calls.calls:
             return deltas
         text, calls = self._in_text.close()
-        deltas = _merged([*deltas, *([TextDelta(text)] if text else [])])
-        return [*deltas, *(delta for call in calls for delta in self._calls.add(call))]
+        return [
+            *_merged([*deltas, TextDelta(text)]),
+            *(delta for call in calls for delta in self._calls.add(call)),
+        ]
 
     def _advance(self) -> list[Delta]:
         self._run = self._run or self._read()
@@ -158,23 +159,19 @@ class CallDeltas(TextCallDeltas):
 
     def _text(self, piece: str) -> None:
         """Take text; whitespace, and controls that may end the text, are held until more follows."""
-        said = piece.rstrip()
-        if not said:
+        follows = not self._said and (self._had_calls or self._had_reasoning)
+        if piece.isspace():
             if self._dropped:
                 self._dropped += piece
-            elif self._said or not (self._had_calls or self._had_reasoning):
+            elif not follows:
                 self._pending.append(piece)
             return
-        if not self._said and (self._had_calls or self._had_reasoning) and not self._dropped:
-            piece = piece.lstrip()
         self._flush()
-        self._said = True
-        if self._dropped:
-            said, self._dropped = self._dropped + said, ""
-            piece = said + piece[len(piece.rstrip()) :]
-        self._deltas.append(TextDelta(piece.rstrip()))
-        if space := piece[len(piece.rstrip()) :]:
-            self._pending.append(space)
+        piece = piece.lstrip() if follows and not self._dropped else self._dropped + piece
+        self._said, self._dropped = True, ""
+        text = piece.rstrip()
+        self._deltas.append(TextDelta(text))
+        self._pending.append(piece[len(text) :])
 
     def _flush(self) -> None:
         if self._pending:
@@ -234,29 +231,23 @@ class _TextSearch:
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the rest of the text, and the calls: by default none with text before and after them."""
-        is_read = not self.only_json or _JSON.match(self._held) is not None
+        is_read = not self.only_json or OBJECT.match(self._held) is not None
         result = self._stream.close() if is_read and not self._is_over else None
-        if not isinstance(result, ToolCalls) or not result.calls:
-            return self._held, ()
-        if result.inside_prose and not self._in_prose:
-            return self._held, ()
-        return result.content[self._shown :].rstrip(), result.calls
+        if isinstance(result, ToolCalls) and result.calls and (self._in_prose or not result.inside_prose):
+            return result.content[self._shown :].rstrip(), result.calls
+        return self._held, ()
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:
-    """Join adjacent pieces of the same text."""
+    """Join adjacent pieces of the same text, and leave out empty ones."""
     merged: list[Delta] = []
-    for (kind, index), group in groupby(deltas, key=lambda each: (type(each), getattr(each, "index", 0))):
-        pieces: list[str] = []
-        for delta in group:
-            match delta:
-                case TextDelta(text) | ReasoningDelta(text) | ArgumentsDelta(_, text):
-                    pieces.append(text)
-                case _:
-                    merged.append(delta)
-        text = "".join(pieces)
-        if text and kind is ArgumentsDelta:
-            merged.append(ArgumentsDelta(index, text))
-        elif text:
-            merged.append(TextDelta(text) if kind is TextDelta else ReasoningDelta(text))
+    for (kind, index), group in groupby(deltas, key=lambda delta: (type(delta), getattr(delta, "index", 0))):
+        if kind is ArgumentsDelta:
+            text = "".join(delta.json_text for delta in group if isinstance(delta, ArgumentsDelta))
+            merged += [ArgumentsDelta(index, text)] if text else []
+        elif kind in (TextDelta, ReasoningDelta):
+            text = "".join(delta.text for delta in group if isinstance(delta, TextDelta | ReasoningDelta))
+            merged += [kind(text)] if text else []
+        else:
+            merged += group
     return merged

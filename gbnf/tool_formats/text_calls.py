@@ -46,18 +46,23 @@ _MOST_SPACES = 24
 NOTE = "the call is in the text, rather than in the format of the chat template"
 
 
+def _brackets(space: str) -> str:
+    return rf"(?:```[a-z_]*[ \t]*\n{space})?(?:\[{space})?\{{{space}"
+
+
 def _beginning(space: str, name: str) -> str:
     """Return the pattern of how such a text begins, up to a tool's name; `space` is that of whitespace."""
-    fence = r"```[a-z_]*[ \t]*\n"
     typed = rf'"type"{space}:{space}"function"{space},{space}'
     nested = rf'"function"{space}:{space}\{{{space}'
-    brackets = rf"(?:{fence}{space})?(?:\[{space})?\{{{space}(?:\{{{space})?"
+    brackets = rf"{_brackets(space)}(?:\{{{space})?"
     keys = "|".join(_NAME_KEYS)
     return rf'{brackets}(?:{typed})?(?:{nested})?"(?:{keys})"{space}:{space}"{name}'
 
 
 BEGINNING = _beginning(r"[ \t\r\n]*", "")
 """An ECMA-262 pattern of how calls in a text begin, up to a tool's name, without whitespace before it."""
+OBJECT = re.compile(r"\s*" + _brackets(r"\s*"))
+"""How a text begins that may be such calls, or other JSON."""
 
 HEAD = Delimiters(
     [

@@ -12,16 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gbnf.calls.parsing.parser import resolve_call
-from gbnf.calls.parsing.results import (
-    FinalAnswer,
-    InvalidToolCall,
-    ParseResult,
-    RawCall,
-    Repair,
-    ToolCall,
-    ToolCalls,
-)
+from gbnf.calls.parsing.parser import resolve_calls
+from gbnf.calls.parsing.results import FinalAnswer, ParseResult, Repair, ToolCall, ToolCalls
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
@@ -323,33 +315,10 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
                 preface = preface if arguments else "".join(texts).strip()
                 arguments.setdefault(index, []).append(json_text)
     content, reasoning = "".join(texts), "".join(reasonings)
-    names = ToolNames(tools)
-    calls: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
     notes: list[Repair] = []
-    for index, call in enumerate(written):
-        if call.note:
-            notes.append(Repair("wrapper", call.note))
-        raw = RawCall(
-            call.name,
-            "".join(arguments.get(index, ())),
-            "native",
-            truncated=not call.ended,
-            id=call.id,
-            text_arguments=True,
-            error=call.problem,
-        )
-        found = resolve_call(raw, index + 1, names, notes)
-        (calls if isinstance(found, ToolCall) else invalid).append(found)  # type: ignore[arg-type]  # by its type
+    raw_calls = (call.raw("".join(arguments.get(index, ()))) for index, call in enumerate(written))
+    calls, invalid = resolve_calls(raw_calls, "native", ToolNames(tools), notes)
     if not calls and not invalid:
         return FinalAnswer(content, reasoning)
-    return ToolCalls(
-        tuple(calls),
-        "native",
-        tuple(invalid),
-        content.strip(),
-        reasoning,
-        tuple(notes),
-        inside_prose,
-        preface,
-    )
+    around = inside_prose, preface
+    return ToolCalls(calls, "native", invalid, content.strip(), reasoning, tuple(notes), *around)

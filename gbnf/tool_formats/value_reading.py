@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from gbnf.calls.parsing.lenient_json import PAIRS
 from gbnf.errors import GbnfError
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 
-_PAIRS: Final = {"}": "{", "]": "[", ")": "("}
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
 _OUTSIDE = Delimiters(['"', *_BRACKETS])
 _IN_STRING: Final = {quote: Delimiters([quote, r"\\."]) for quote in "\"'"}
@@ -72,7 +72,7 @@ def _balanced(cursor: AnswerCursor, take: Take, special: Delimiters, stack: list
         elif sign in "{[(":
             stack.append(sign)
         else:
-            while _PAIRS[sign] in stack and stack.pop() != _PAIRS[sign]:
+            while PAIRS[sign] in stack and stack.pop() != PAIRS[sign]:
                 pass  # what is open inside ends with it
         if not stack:
             return

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from gbnf.calls.parsing.lenient_json import Loaded, closing, extent, load
@@ -26,10 +24,9 @@ ARGUMENT_KEYS = (
     "action_input",
 )
 _WRAPPERS = ("tool_call", "function_call", "toolCall", "functionCall")
-_OUTER_KEYS = ("data", "message", "response")
+_OUTER_KEYS = {"data", "message", "response"}
 """Of an object that has nothing but an object with calls."""
 _SILENT_KEYS = frozenset({"id", "type", "index", "call_id"})
-_SENTINEL = "\0cut"
 _NAME_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w.-]+)["']""")
 _SAYS_NAME = re.compile(rf"""\b(?:{"|".join(NAME_KEYS)})["']?\s*:""")
 _DOUBLED = re.compile(r"\{\s*(\{.*\})\s*\}", re.DOTALL)
@@ -37,28 +34,28 @@ _DOUBLED = re.compile(r"\{\s*(\{.*\})\s*\}", re.DOTALL)
 _ARGUMENTS_IN_TEXT = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
 
 
-def _entries(value: Any, names: ToolNames) -> list[RawCall] | None:
-    """Return the calls that a JSON value consists of, None if it is not a call."""
+def _entries(value: Any, names: ToolNames) -> list[RawCall]:
+    """Return the calls that a JSON value consists of: none if a part of it is no call."""
     match value:
-        case list() if value:
-            return _all(value, names)
+        case list():
+            entries = [entry for member in value if (entry := _entry(member, names)) is not None]
+            return entries if len(entries) == len(value) else []
         case dict():
-            if not (members := _tool_calls(value)) and (entry := _entry(value, names)) is not None:
+            members = _tool_calls(value)
+            if not members and (entry := _entry(value, names)) is not None:
                 return [entry]
-            (key, inner), *others = value.items() if value else (("", None),)
-            if not members and not others and key in _OUTER_KEYS and isinstance(inner, dict):
-                members = _tool_calls(inner)
-            found = _all(members, names)
-            as_listed = partial(replace, syntax="tool_calls", text_arguments=True)
-            return None if found is None else [*map(as_listed, found)]
+            if not members and len(value) == 1 and value.keys() <= _OUTER_KEYS:
+                members = _tool_calls(*value.values())
+            listed = _entries(members, names)
+            return [replace(entry, syntax="tool_calls", text_arguments=True) for entry in listed]
         case _:
-            return None
+            return []
 
 
-def _tool_calls(value: Mapping[str, Any]) -> list[Any]:
+def _tool_calls(value: Any) -> list[Any]:
     """Return the list of calls in an object: of `tool_calls`, `toolCalls` or `tool-calls`."""
-    lists = (each for key, each in value.items() if fold(key) == "toolcalls" and isinstance(each, list))
-    return next(lists, [])
+    members = value.items() if isinstance(value, dict) else ()
+    return next((calls for key, calls in members if fold(key) == "toolcalls" and isinstance(calls, list)), [])
 
 
 def read_body(
@@ -81,7 +78,7 @@ def read_body(
             return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
         if doubled is not None:
             loaded = Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
-        listed = _entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names) or []
+        listed = _entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names)
         return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
 
@@ -100,14 +97,10 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
     if last >= 0:
         head = text[start : last + 1]
         opened = extent(head, 0).open
-        marked = _closed_with_mark(head, opened)
-        listed = _entries(marked, names) if marked is not None else None
-        if listed and not any(_holds_mark(entry.arguments) for entry in listed):
+        value, innermost = _closed(head, opened)
+        listed = _entries(value, names)
+        if listed and not any(_has_part(entry.arguments, innermost) for entry in listed):
             loaded = Loaded(None, (Repair("json", f"closed it with {closing(opened)}"),))
-            listed = [
-                replace(entry, extra={key: entry.extra[key] for key in entry.extra if key != _SENTINEL})
-                for entry in listed
-            ]
             return ParsedSpan(last + 1, tuple(_written(entry, loaded, syntax) for entry in listed))
     if not _SAYS_NAME.search(text, start):
         return None
@@ -115,75 +108,62 @@ def _open_body(text: str, start: int, names: ToolNames, syntax: CallSyntaxName |
         loaded = load(text[start:], truncated=True)
     except InvalidJsonError:
         return None
-    listed = _entries(loaded.value, names) or []
+    listed = _entries(loaded.value, names)
     written = [_written(entry, loaded, syntax).noted(TRUNCATED) for entry in listed]
     truncated = tuple(replace(call, truncated=True) for call in written)
     return ParsedSpan(len(text), truncated, closed=False) if truncated else None
 
 
-def _closed_with_mark(head: str, opened: str) -> Any:
-    """Return the value of `head` with its brackets closed, and a mark in the innermost open one.
+def _closed(head: str, opened: str) -> tuple[Any, Any]:
+    """Return the value of `head` with its brackets closed, and the part that missing text belongs to.
 
-    The mark shows which part of the value the missing text belongs to.
+    A mark at the end of that part keeps it from being equal to an earlier value of the same key.
     """
     if not opened or opened[-1] not in "{[":
-        return None
-    mark = ', "\\u0000cut": 1' if opened[-1] == "{" else ', "\\u0000cut"'
+        return None, None
+    mark = f', "{"_" * (len(head) + 1)}"'  # longer than any text in it
     try:
-        return parse_json(head + mark + closing(opened))
+        value = part = parse_json(head + mark + (": 0" if opened[-1] == "{" else "") + closing(opened))
     except InvalidJsonError:
-        return None
+        return None, None
+    for _ in opened[1:]:
+        part = (list(part.values()) if isinstance(part, dict) else part)[-1]
+    if isinstance(part, dict):
+        part.popitem()
+    else:
+        part.pop()
+    return value, part
 
 
-def _holds_mark(value: Any) -> bool:
-    match value:
-        case dict():
-            return any(key == _SENTINEL or _holds_mark(member) for key, member in value.items())
-        case list():
-            return any(_holds_mark(member) for member in value)
-        case _:
-            return bool(value == _SENTINEL)
-
-
-def _all(members: list[Any], names: ToolNames) -> list[RawCall] | None:
-    """Return the calls of a list if every member is one; a mark at its end is ignored."""
-    found = [_entry(member, names) for member in members if member != _SENTINEL]
-    return None if not found or any(entry is None for entry in found) else [e for e in found if e is not None]
+def _has_part(value: Any, part: Any) -> bool:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is part or any(_has_part(member, part) for member in members)
 
 
 def _entry(value: Any, names: ToolNames) -> RawCall | None:
     if not isinstance(value, dict):
         return None
-    for wrapper in _WRAPPERS:
-        if isinstance(value.get(wrapper), dict):
-            inner = _entry(value[wrapper], names)
-            took = Repair("wrapper", f"took the call from {wrapper!r}")
-            return None if inner is None else replace(inner, repairs=(took,))
-    given_id = value["id"] if isinstance(value.get("id"), str) else None
-    nested = value.get("function")
-    if isinstance(nested, dict):
-        inner = _entry(nested, names)
-        return None if inner is None else replace(inner, id=given_id, syntax="openai", text_arguments=True)
-    for key in NAME_KEYS:
-        name = value.get(key)
-        if isinstance(name, str):
-            return _named(value, key, name, given_id, names)
-    return None
-
-
-def _named(
-    value: Mapping[str, Any], key: str, name: str, given_id: str | None, names: ToolNames
-) -> RawCall | None:
-    rest = {other: member for other, member in value.items() if other != key and other not in _SILENT_KEYS}
-    for argument_key in ARGUMENT_KEYS:
-        if argument_key in rest:
-            arguments = rest.pop(argument_key)
-            return RawCall(name, arguments, "bare", id=given_id, extra=rest)
-    rest.pop(_SENTINEL, None)
+    call_id = value["id"] if isinstance(value.get("id"), str) else None
+    outer = next((key for key in (*_WRAPPERS, "function") if isinstance(value.get(key), dict)), None)
+    if outer is not None:
+        inner = _entry(value[outer], names)
+        if inner is None:
+            return None
+        if outer == "function":
+            return replace(inner, id=call_id, syntax="openai", text_arguments=True)
+        return replace(inner, repairs=(Repair("wrapper", f"took the call from {outer!r}"),))
+    name_key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+    if name_key is None:
+        return None
+    name = value[name_key]
+    rest = {key: member for key, member in value.items() if key != name_key and key not in _SILENT_KEYS}
+    arguments_key = next((key for key in ARGUMENT_KEYS if key in rest), None)
+    if arguments_key is not None:
+        return RawCall(name, rest.pop(arguments_key), "bare", id=call_id, extra=rest)
     tool = names.find(name)
     if tool is None or not rest.keys() <= tool.args.get("properties", {}).keys():
         return None  # an object with a name that is not a call
-    return RawCall(name, rest or None, "bare", id=given_id)
+    return RawCall(name, rest or None, "bare", id=call_id)
 
 
 def _written(entry: RawCall, loaded: Loaded, syntax: CallSyntaxName | None) -> RawCall:

@@ -31,7 +31,7 @@ _ITEM = re.compile(r"-(?:[ \t]+|$)")
 _DEPTH = 20
 
 
-_Pending: TypeAlias = tuple[str, str, list[str]]  # a key, the rest of its line, the lines below it
+_Member: TypeAlias = tuple[str, str, list[str]]  # a key, the rest of its line, the lines below it
 
 
 class KeyValueBlock:
@@ -43,25 +43,33 @@ class KeyValueBlock:
         self.arguments: dict[str, Any] = self._mapping(lines, location, _DEPTH)
 
     def _mapping(self, lines: Sequence[str], location: Location, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
+        for key, inline, more in self._members(lines, location):
+            while more and not more[-1].strip():
+                more.pop()
+            value = self._value(inline, more, location.property(key), depth)
+            if key in values and values[key] != value:
+                self._note("arguments", f"{key!r} occurs twice; used the last")
+            values[key] = value
+        return values
+
+    def _members(self, lines: Sequence[str], location: Location) -> list[_Member]:
+        """Divide lines at their keys. A text of several lines goes on up to a declared key."""
+        members: list[_Member] = []
         names = set(location.names)
         indent = min((indent_of(line) for line in lines if line.strip()), default=0)
-        pending: _Pending | None = None
         for line in lines:
             key = self._key(line, indent)
-            # more lines of a text may follow, up to a declared key
-            text = pending is not None and _is_text(location.property(pending[0]))
-            long = text and pending is not None and (pending[2] or pending[1] in ("", "|", "|-", ">"))
-            if key is None or (long and key[0] not in names):
-                if pending is not None:
-                    pending[2].append(line)
-                elif line.strip():
-                    self._note("text", f"ignored a line that is not `key: value`: {line.strip()[:60]!r}")
-                continue
-            self._store(found, pending, location, depth)
-            pending = (*key, [])
-        self._store(found, pending, location, depth)
-        return found
+            last = members[-1] if members else None
+            is_long = last is not None and (last[2] or last[1] in ("", "|", "|-", ">"))
+            in_text = last is not None and is_long and _is_text(location.property(last[0]))
+            if key is not None and not (in_text and key[0] not in names):
+                members.append((*key, []))
+            elif last is not None:
+                last[2].append(line)
+            elif line.strip():
+                self._note("text", f"ignored a line that is not `key: value`: {line.strip()[:60]!r}")
+        return members
 
     def _key(self, line: str, indent: int) -> tuple[str, str] | None:
         """Return the key and the rest of a line at this indentation."""
@@ -77,17 +85,6 @@ class KeyValueBlock:
             except InvalidJsonError:
                 return None
         return match["bare"], rest
-
-    def _store(self, found: dict[str, Any], pending: _Pending | None, location: Location, depth: int) -> None:
-        if pending is None:
-            return
-        key, inline, more = pending
-        while more and not more[-1].strip():
-            more.pop()
-        value = self._value(inline, more, location.property(key), depth)
-        if key in found and found[key] != value:
-            self._note("arguments", f"{key!r} occurs twice; used the last")
-        found[key] = value
 
     def _value(self, inline: str, more: list[str], location: Location, depth: int) -> Any:
         if not more:

@@ -20,7 +20,7 @@ REPAIR_LIMIT = 32_000
 _NOT_REPAIRED = ("duplicate key", "surrogate")
 
 _SPECIAL = re.compile(r'\\"|["“\'‘{}\[\]()]|//|/\*|#')
-_PAIRS = {"}": "{", "]": "[", ")": "("}
+PAIRS = {"}": "{", "]": "[", ")": "("}
 CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _CLOSING = CLOSERS | {"“": "”", "‘": "’", "\\": '\\"'}
 _STRING_END = {sign: re.compile(rf"({end})|\\.", re.DOTALL) for sign, end in ('""', "''", "“”", "‘’")}
@@ -72,7 +72,7 @@ def extent(text: str, start: int, *, python: bool = False) -> Extent:
     """
     stack: list[str] = []
     for token in _tokens(text, start, stack, python=python):
-        if token.sign in _PAIRS and not stack:
+        if token.sign in PAIRS and not stack:
             return Extent(token.end, "")
     return Extent(len(text), "".join(stack))
 
@@ -83,21 +83,18 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
     `truncated`: the text may end anywhere; what it ends inside is left out, except for a string. Raises
     InvalidJsonError.
     """
-    try:
-        return Loaded(parse_json(text))
-    except InvalidJsonError as error:
-        if error.kind in _NOT_REPAIRED:
-            raise
-    if _EDN.match(text) and len(text) <= REPAIR_LIMIT:
+    if _EDN.match(text) and len(text) <= REPAIR_LIMIT:  # which is no JSON
         value = parse_json(_edn_as_json(text), control_characters=True)
         return Loaded(value, (Repair("json", "read it as EDN"),))
-    try:
-        value = parse_json(text, control_characters=True)
-    except InvalidJsonError as error:
-        if error.kind in _NOT_REPAIRED:
-            raise
-        return _repaired(text, truncated)
-    return Loaded(value, (Repair("json", "allowed control characters inside a string"),))
+    repairs: tuple[Repair, ...] = ()
+    for control_characters in (False, True):
+        try:
+            return Loaded(parse_json(text, control_characters=control_characters), repairs)
+        except InvalidJsonError as error:
+            if error.kind in _NOT_REPAIRED:
+                raise
+        repairs = (Repair("json", "allowed control characters inside a string"),)
+    return _repaired(text, truncated)
 
 
 def _edn_as_json(text: str) -> str:
@@ -108,7 +105,7 @@ def _edn_as_json(text: str) -> str:
     parts: list[str] = []
     opened = [("", 0)]  # the brackets that are open, and the number of values in each
     for word in _EDN_TOKEN.findall(text):
-        if word in _PAIRS:
+        if word in PAIRS:
             bracket, _ = opened.pop() if len(opened) > 1 else opened[0]
             pair = _EDN_BRACKETS.get(bracket, "  ")
             parts.append(pair[1] if word == pair[2:] else "?")  # no JSON
@@ -180,7 +177,7 @@ def _parts(text: str, truncated: bool) -> Iterator[str]:
             if token.sign == '\\"' and '"' in _ESCAPED.sub("", inside):
                 raise InvalidJsonError("not every quote is escaped")
             yield _string(inside, token.sign)
-        elif token.sign in _PAIRS or token.sign in CLOSERS:
+        elif token.sign in PAIRS or token.sign in CLOSERS:
             yield token.sign
     opened = stack[-1] if stack and stack[-1] not in CLOSERS else "\0"
     if opened != "\0" and not truncated:
@@ -241,9 +238,9 @@ def _punctuated(parts: Sequence[str]) -> str:
     for part, following in zip(parts, [*parts[1:], "]"], strict=True):
         if part in CLOSERS:
             opened.append(part)
-        elif part in _PAIRS and opened:
+        elif part in PAIRS and opened:
             opened.pop()
-        if part != "," or following not in _PAIRS:
+        if part != "," or following not in PAIRS:
             strict += json.dumps(part.strip()) if following == ":" and '"' not in part else part
         if (part[-1], following[0]) in _ADJACENT:
             strict += ","
@@ -281,7 +278,7 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
                 stack.append(sign)
                 counts[sign] += 1
             case "}" | "]" | ")":
-                opening = _PAIRS[sign]
+                opening = PAIRS[sign]
                 while counts[opening] and (top := stack.pop()):  # what is open inside ends with it
                     counts[top] -= 1
                     if top == opening:

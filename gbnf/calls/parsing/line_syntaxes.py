@@ -22,6 +22,7 @@ from gbnf.calls.parsing.readers import (
     named_json,
     named_python,
     pattern,
+    skip_space,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
@@ -102,20 +103,21 @@ def named_lines(
     lines: str, name: str, syntax: CallSyntaxName, context: ReaderContext, *, truncated: bool = False
 ) -> RawCall:
     """Parse a call whose arguments are an object, lines of `key: value`, or any other text."""
-    note = (TRUNCATED,) if truncated else ()
     text = lines.strip()
     if text[:1] == "{" and extent(text, 0).end == len(text):
         try:
-            value, repairs = load(text)
-            return RawCall(name, value, syntax, (*repairs, *note), truncated=truncated)
+            arguments, repairs = load(text)
         except InvalidJsonError as error:
             return RawCall(name, None, syntax, truncated=truncated, error=str(error))
-    location = location_of(name, context)
-    block = KeyValueBlock(lines, location)
-    declared = {fold(key) for key in location.names}
-    if block.repairs and not any(fold(key) in declared for key in block.arguments):
-        return RawCall(name, dedent(lines).strip(), syntax, note, truncated=truncated)
-    return RawCall(name, block.arguments, syntax, (*block.repairs, *note), truncated=truncated)
+    else:
+        location = location_of(name, context)
+        block = KeyValueBlock(lines, location)
+        arguments, repairs = block.arguments, tuple(block.repairs)
+        declared = {fold(key) for key in location.names}
+        if repairs and not any(fold(key) in declared for key in arguments):
+            arguments, repairs = dedent(lines).strip(), ()
+    notes = (TRUNCATED,) if truncated else ()
+    return RawCall(name, arguments, syntax, (*repairs, *notes), truncated=truncated)
 
 
 def keyed_lines(call: ToolCall) -> list[str]:
@@ -136,13 +138,12 @@ CALL = pattern(
     rf"{LINE}(?P<word>CALL|Call|call|TOOL_CALL)(?:[ \t]++:?|:)[ \t]*+[`*\"]*(?P<name>{LOOSE_NAME})[`*\"]*"
     r"[ \t]*:?[ \t]*(?=[\r\n{(]|$)"
 )
-_SPACE = re.compile(r"\s*")
 
 
 def read_call(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """Parse `CALL name {json}`; the object may be on the next line, or missing after a tool's name."""
     at = match.end()
-    begin = _end(_SPACE, text, at)
+    begin = skip_space(text, at)
     if text[begin : begin + 1] == "{":
         return named_json(text, begin, match["name"], "call")
     if text[at : at + 1] == "(":
@@ -169,7 +170,7 @@ _TEXT_BELOW = re.compile(rf"\r?\n(?P<text>(?:(?!{_OTHER})[ \t]*\S[^\n]*(?:\n|\Z)
 def read_yaml(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """Parse `tool: name`, then `args:` with lines below it, or an object or a text after it."""
     inline, name = match["inline"].strip(), match["name"]
-    begin = _end(_SPACE, text, match.start("inline"))  # the start of the arguments, after `args:` or below it
+    begin = skip_space(text, match.start("inline"))  # the start of the arguments, after `args:` or below it
     if text[begin : begin + 1] == "{":
         return named_json(text, begin, name, "yaml")
     fence = _FENCE.match(text, begin)
@@ -242,8 +243,3 @@ def read_python(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     if after is None:
         return None
     return ParsedSpan(after.end(), tuple(written), closed=after.end() < len(text))
-
-
-def _end(of: re.Pattern[str], text: str, at: int) -> int:
-    match = of.match(text, at)
-    return at if match is None else match.end()

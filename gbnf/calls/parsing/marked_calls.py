@@ -20,6 +20,7 @@ from gbnf.calls.parsing.readers import (
     location_of,
     named_json,
     pattern,
+    skip_space,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, Repair
 from gbnf.schema.locations import Location
@@ -77,7 +78,6 @@ _KEY_AGAIN = re.compile(r".*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
 _ODD_KEY = re.compile(r"[\s|(){}\[\]]")
 _NESTED_ELEMENTS = 8
 _ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
-_SPACE = re.compile(r"\s*")
 _DANGLING = re.compile(rf"{_MARK}<(?!/?[^<>\n]{{1,200}}>)")
 _CDATA = "<![CDATA["
 _NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
@@ -100,7 +100,7 @@ def read_named(
         if span is None or not span.written:
             return found or span
         found = span if found is None else replace(span, written=found.written + span.written)
-        at = _SPACE.match(text, span.end).end()  # type: ignore[union-attr]  # it matches anywhere
+        at = skip_space(text, span.end)
     return found
 
 
@@ -115,12 +115,8 @@ def read_function(
         return span if closed is None else replace(span, end=closed.end())
     location = location_of(name, context)
     if _NESTED.match(text, at):
-        opened = 1
-        for end in re.compile(rf"{_MARK}<(/?)invoke\b[^<>]*>").finditer(text, at):
-            opened += -1 if end[1] else 1
-            if not opened:
-                break
-        else:
+        end = _end_tag(r"invoke\b[^<>]*", text, at)
+        if end is None:
             return call_span(len(text), name, {}, syntax, closed=False)
         try:
             arguments, error = _nested(text[at : end.start()], location), ""
@@ -227,6 +223,16 @@ def _unbalanced_end(text: str, at: int, location: Location) -> tuple[int, int, b
     return None if stop is None else (stop, stop, False)
 
 
+def _end_tag(name: str, text: str, at: int) -> re.Match[str] | None:
+    """Return the end tag of the element whose content begins at `at`; `name` is the pattern of its name."""
+    opened = 1
+    for tag in re.compile(rf"{_MARK}<(/?){name}>").finditer(text, at):
+        opened += -1 if tag[1] else 1
+        if not opened:
+            return tag
+    return None
+
+
 def _nested(text: str, location: Location, depth: int = 32) -> Any:
     """Return the value of elements that nest: an array if they are items, else an object; or of a text."""
     if location.types == {"string"}:
@@ -236,12 +242,8 @@ def _nested(text: str, location: Location, depth: int = 32) -> Any:
     members: list[tuple[str, str]] = []
     at = 0
     while depth and (begin := _NESTED.match(text, at)):
-        opened = 1
-        for tag in re.compile(rf"{_MARK}<(/?){re.escape(begin['key'])}>").finditer(text, begin.end()):
-            opened += -1 if tag[1] else 1
-            if not opened:
-                break
-        else:
+        tag = _end_tag(re.escape(begin["key"]), text, begin.end())
+        if tag is None:
             raise InvalidJsonError(f"the element {begin['key'][:80]!r} has no end")
         members.append((begin["key"], text[begin.end() : tag.start()]))
         at = tag.end()

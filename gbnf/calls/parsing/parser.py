@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.parsing.line_syntaxes import enclosed
-from gbnf.calls.parsing.readers import LINE, REASONING_TAGS, ParsedSpan, Reader, ReaderContext, pattern
+from gbnf.calls.parsing.readers import (
+    LINE,
+    REASONING_TAGS,
+    ParsedSpan,
+    Reader,
+    ReaderContext,
+    pattern,
+    skip_space,
+)
 from gbnf.calls.parsing.results import (
+    CallSyntaxName,
     FinalAnswer,
     InvalidToolCall,
     ParseResult,
@@ -41,69 +50,39 @@ REASONING_START = pattern(rf"<(?:{'|'.join(REASONING_TAGS)})>")
 REASONING_END = pattern(rf"</(?:{'|'.join(REASONING_TAGS)})>")
 FENCE = pattern(rf"{LINE}(?P<fence>`{{3,}})[ \t]*(?P<info>[^\s`]*)[^\n`]*$")
 _INLINE = pattern(r"(?<!`)(?P<ticks>`{1,2})(?!`)")
-_SPACE = re.compile(r"\s*")
 _QUOTATION = pattern(r"^[ \t]*>[^\n]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A part of a text. `closed` False: more text could change its kind."""
-
-    kind: Literal["text", "reasoning", "calls", "open"]
-    start: int
-    end: int
-    written: tuple[RawCall, ...] = ()
-    closed: bool = True
-
-
 class Scanner:
-    """Scans texts for calls of a pool's tools."""
+    """Scans texts for calls of a pool's tools. It is the context of the readers."""
 
     def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
-        self._context = ReaderContext(names, self._only_calls)
-        self._depth = depth
-        readers: list[tuple[re.Pattern[str], Reader]] = [(FENCE, self._fence)]
-        readers += dict.fromkeys((syntax.opener, syntax.read) for syntax in CALL_SYNTAXES)
-        readers.append((_INLINE, self._inline))
-        readers.append((_QUOTATION, lambda _text, match, _context: ParsedSpan(match.end())))
-        self._readers = sorted(readers, key=lambda reader: reader[0] is FENCE)  # tool fences before others
-        self._names = names
+        self.names, self._depth = names, depth
 
-    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[Segment]:
-        """Yield the segments of `text` from `at`, in order, without gaps.
+    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[ParsedSpan]:
+        """Yield the parts of `text` from `at`, in order, without gaps.
 
-        `ends` False: more text may follow, and what it could make a call is one last segment, "open".
+        `ends` False: more text may follow, and what it could make a call is one last part, "open".
         """
         plain = at
         open_left = _MOST_OPEN[self._depth]
         while (opener := _OPENERS.search(text, at)) is not None:
             start = opener.start()
-            if reasoning := REASONING_START.match(text, start):
-                end = REASONING_END.search(text, reasoning.end())
-                yield from _text(plain, start)
-                plain = at = len(text) if end is None else end.end()
-                yield Segment("reasoning", start, at, closed=end is not None)
-                continue
-            if ending := REASONING_END.match(text, start):
-                yield from _text(plain, start)
-                plain = at = ending.end()
-                yield Segment("reasoning", start, at)
-                continue
             span = self._read(text, start)
             if span is None:
                 at = start + 1
                 continue
             at = span.end
-            if span.written:
+            if span.written or span.kind == "reasoning":
                 yield from _text(plain, start)
                 plain = at
-                yield Segment("calls", start, at, span.written, span.closed)
-            elif ends and not (span.closed or span.code):  # the opener is part of prose
+                yield replace(span, start=start, kind="calls" if span.written else "reasoning")
+            elif ends and not (span.closed or span.kind == "code"):  # the opener is part of prose
                 open_left -= 1
                 at = start + 1 if open_left >= 0 else len(text)
             elif not ends and at == len(text):  # more text may extend it
                 yield from _text(plain, start)
-                yield Segment("text" if span.code else "open", start, at, closed=False)
+                yield replace(span, start=start, kind="text" if span.kind == "code" else "open", closed=False)
                 return
             else:
                 yield from _text(plain, at)
@@ -111,49 +90,56 @@ class Scanner:
         yield from _text(plain, len(text))
 
     def _read(self, text: str, at: int) -> ParsedSpan | None:
-        for opener, read in self._readers:
+        for opener, read in _READERS.items():
             match = opener.match(text, at)
-            if match is not None and (span := read(text, match, self._context)) is not None:
+            if match is not None and (span := read(text, match, self)) is not None:
                 return span
         return None
 
-    def _fence(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
-        """Parse a code block: its content is a call if it is nothing else, and the language allows it."""
-        body, end, closed = enclosed(text, match)
-        calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
-        note = Repair("wrapper", f"took the call from a code block ({match['info'] or 'no language'})")
-        written = tuple(call.noted(note) for call in calls or ())
-        code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
-        return ParsedSpan(end, written, closed, code)
-
-    def _inline(self, text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
-        """Parse inline code: a call only if it is the whole text, otherwise an example."""
-        end = text.find(match["ticks"], match.end())
-        line_end = text.find("\n", match.end())
-        if end < 0 or 0 <= line_end < end:
-            return None
-        after = end + len(match["ticks"])
-        if _SPACE.match(text).end() < match.start() or _SPACE.match(text, after).end() < len(text):  # type: ignore[union-attr]  # it matches anywhere
-            return ParsedSpan(after)
-        calls = context.only_calls(text[match.end() : end]) or ()
-        note = Repair("wrapper", "took the call from inline code")
-        return ParsedSpan(after, tuple(call.noted(note) for call in calls))
-
-    def _only_calls(self, text: str) -> tuple[RawCall, ...] | None:
+    def only_calls(self, text: str) -> tuple[RawCall, ...] | None:
         """Return the calls of a text that consists of calls only, None for any other."""
         if not self._depth or not text.strip():
             return None
-        found: list[RawCall] = []
-        for segment in Scanner(self._names, self._depth - 1).segments(text):
+        calls: list[RawCall] = []
+        for segment in Scanner(self.names, self._depth - 1).segments(text):
             if segment.kind != "calls" and text[segment.start : segment.end].strip(" \t\r\n,;"):
                 return None
-            found += segment.written
-        return tuple(found) or None
+            calls += segment.written
+        return tuple(calls) or None
 
 
-def _text(start: int, end: int) -> Iterator[Segment]:
+def _read_reasoning(text: str, match: re.Match[str], _context: ReaderContext) -> ParsedSpan:
+    end = REASONING_END.search(text, match.start())
+    return ParsedSpan(len(text) if end is None else end.end(), (), end is not None, "reasoning")
+
+
+def _read_block(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
+    """Parse a code block: its content is a call if it is nothing else, and the language allows it."""
+    body, end, closed = enclosed(text, match)
+    calls = context.only_calls(body) if match["info"].lower() in CALL_LANGUAGES else None
+    note = Repair("wrapper", f"took the call from a code block ({match['info'] or 'no language'})")
+    written = tuple(call.noted(note) for call in calls or ())
+    is_code = match["info"].lower() not in CALL_LANGUAGES and match.end() < len(text)
+    return ParsedSpan(end, written, closed, "code" if is_code else "text")
+
+
+def _read_inline(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
+    """Parse inline code: a call only if it is the whole text, otherwise an example."""
+    end = text.find(match["ticks"], match.end())
+    line_end = text.find("\n", match.end())
+    if end < 0 or 0 <= line_end < end:
+        return None
+    after = end + len(match["ticks"])
+    if skip_space(text, 0) < match.start() or skip_space(text, after) < len(text):
+        return ParsedSpan(after)
+    calls = context.only_calls(text[match.end() : end]) or ()
+    note = Repair("wrapper", "took the call from inline code")
+    return ParsedSpan(after, tuple(call.noted(note) for call in calls))
+
+
+def _text(start: int, end: int) -> Iterator[ParsedSpan]:
     if start < end:
-        yield Segment("text", start, end)
+        yield ParsedSpan(end, start=start)
 
 
 def joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
@@ -165,16 +151,16 @@ def joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
     return pattern("|".join(parts))
 
 
-_OPENERS = joined(
-    [
-        REASONING_START,
-        REASONING_END,
-        *dict.fromkeys(syntax.opener for syntax in CALL_SYNTAXES),
-        FENCE,
-        _INLINE,
-        _QUOTATION,
-    ]
-)
+_READERS: dict[re.Pattern[str], Reader] = {
+    REASONING_START: _read_reasoning,
+    REASONING_END: _read_reasoning,
+    **{syntax.opener: syntax.read for syntax in CALL_SYNTAXES},
+    _INLINE: _read_inline,
+    _QUOTATION: lambda _text, match, _context: ParsedSpan(match.end()),
+    FENCE: _read_block,  # after the fences of calls
+}
+"""What reads the text from each opener on: the first that takes it counts."""
+_OPENERS = joined(list(_READERS))
 
 
 #: Characters of a text that is searched for calls; a longer one is an answer.
@@ -202,61 +188,66 @@ def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
     return parse_segments(text, segments, names)
 
 
-def parse_segments(text: str, segments: Sequence[Segment], names: ToolNames) -> ParseResult:
+def parse_segments(text: str, segments: Sequence[ParsedSpan], names: ToolNames) -> ParseResult:
     """Return the result of parsing a text, given its segments."""
-    ends = [
-        index
-        for index, each in enumerate(segments)
-        if each.kind == "reasoning" and text.startswith("</", each.start)
-    ]
-    begin = ends[-1] + 1 if ends else 0  # text before it is reasoning that the chat template has opened
+    begin = 0  # text before it is reasoning that the chat template has opened
+    for index, segment in enumerate(segments, 1):
+        if segment.kind == "reasoning" and text.startswith("</", segment.start):
+            begin = index
     spoken = segments[begin:]
-    reasoning = "".join(
-        text[each.start : each.end]
-        for index, each in enumerate(segments)
-        if index < begin or each.kind == "reasoning"
-    )
+    reasoning = _text_of(text, segments[:begin]) + _text_of(text, spoken, "reasoning")
     notes = [Repair("reasoning", f"ignored {len(reasoning)} characters of reasoning")] if reasoning else []
-    prose = "".join(text[each.start : each.end] for each in spoken if each.kind == "text")
-    written = [call for each in spoken for call in each.written]
+    prose = _text_of(text, spoken, "text")
+    written = [call for segment in spoken for call in segment.written]
     known = [call for call in written if names.find(call.name) is not None]
     chosen = min(known or written, key=lambda call: _PRIORITY[call.syntax], default=None)
-    first = next((each for each in segments if text[each.start : each.end].strip()), None)
+    first = next((segment for segment in segments if text[segment.start : segment.end].strip()), None)
     if first is not None and (begin or first.kind == "reasoning"):
         prose = prose.lstrip()
     if chosen is None:
         return FinalAnswer(prose, reasoning, tuple(notes))
-    calls: list[ToolCall] = []
-    invalid: list[InvalidToolCall] = []
-    for call in written:
-        if call.syntax != chosen.syntax:
-            notes.append(
-                Repair("ignored", f"ignored a call of {call.name[:80]!r} in the syntax {call.syntax!r}")
-            )
-            continue
-        found = resolve_call(call, len(calls) + len(invalid) + 1, names, notes)
-        (calls if isinstance(found, ToolCall) else invalid).append(found)  # type: ignore[arg-type]  # by its type
+    calls, invalid = resolve_calls(written, chosen.syntax, names, notes)
     if prose.strip():
         notes.append(Repair("prose", f"ignored {len(prose.strip())} characters around the call"))
-    index = next(index for index, each in enumerate(spoken) if chosen in each.written)
-    preface, after = _prose(text, spoken[:index]), _prose(text, spoken[index:])
+    index = next(index for index, segment in enumerate(spoken) if chosen in segment.written)
+    preface, after = (_text_of(text, part, "text").strip() for part in (spoken[:index], spoken[index:]))
     around = bool(preface and after), preface
-    return ToolCalls(
-        tuple(calls), chosen.syntax, tuple(invalid), prose.rstrip(), reasoning, tuple(notes), *around
-    )
+    return ToolCalls(calls, chosen.syntax, invalid, prose.rstrip(), reasoning, tuple(notes), *around)
 
 
 _names = lru_cache(maxsize=64)(ToolNames)
 
 
-def _prose(text: str, segments: Sequence[Segment]) -> str:
-    return "".join(text[each.start : each.end] for each in segments if each.kind == "text").strip()
+def _text_of(text: str, segments: Sequence[ParsedSpan], kind: str | None = None) -> str:
+    """Return the text of the segments of a kind, None for all."""
+    chosen = (segment for segment in segments if kind in (None, segment.kind))
+    return "".join(text[segment.start : segment.end] for segment in chosen)
 
 
-def resolve_call(
+def resolve_calls(
+    written: Iterable[RawCall], syntax: CallSyntaxName, names: ToolNames, notes: list[Repair]
+) -> tuple[tuple[ToolCall, ...], tuple[InvalidToolCall, ...]]:
+    """Return the calls in a syntax, and those of them that cannot be read; append the repairs to `notes`."""
+    calls: list[ToolCall] = []
+    invalid: list[InvalidToolCall] = []
+    for raw in written:
+        if raw.syntax != syntax:
+            notes.append(
+                Repair("ignored", f"ignored a call of {raw.name[:80]!r} in the syntax {raw.syntax!r}")
+            )
+            continue
+        call = _resolve_call(raw, len(calls) + len(invalid) + 1, names, notes)
+        if isinstance(call, ToolCall):
+            calls.append(call)
+        else:
+            invalid.append(call)
+    return tuple(calls), tuple(invalid)
+
+
+def _resolve_call(
     written: RawCall, number: int, names: ToolNames, notes: list[Repair]
 ) -> ToolCall | InvalidToolCall:
-    """Return a call with its tool's name and its arguments as an object; appends the repairs to `notes`."""
+    """Return a call with its tool's name and its arguments as an object."""
     tool = names.find(written.name)
     notes += written.repairs
     if tool is None:

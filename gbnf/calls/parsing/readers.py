@@ -10,10 +10,10 @@ import json
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, extent, load
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
@@ -39,21 +39,24 @@ class ParsedSpan:
     """The text from an opener to `end`: calls, or (without calls) text that is not searched for calls.
 
     `closed` False: more text could change it. If it is not closed and has no calls, its opener may be part of
-    prose, and the text after it is searched, unless it is `code`.
+    prose, and the text after it is searched, unless it is code or reasoning. A scan sets `start`, and the
+    kinds "calls" and "open".
     """
 
     end: int
     written: tuple[RawCall, ...] = ()
     closed: bool = True
-    code: bool = False
+    kind: Literal["text", "code", "reasoning", "calls", "open"] = "text"
+    start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderContext:
-    """The pool's names, and a function that returns the calls of a text that consists of calls only."""
+class ReaderContext(Protocol):
+    """What readers know of the scan that calls them: the pool's `names`, and what is a text of calls."""
 
     names: ToolNames
-    only_calls: Callable[[str], tuple[RawCall, ...] | None]
+
+    def only_calls(self, text: str) -> tuple[RawCall, ...] | None:
+        """Return the calls of a text that consists of calls only, None for any other."""
 
 
 Reader: TypeAlias = Callable[[str, re.Match[str], ReaderContext], ParsedSpan | None]
@@ -63,6 +66,14 @@ Reader: TypeAlias = Callable[[str, re.Match[str], ReaderContext], ParsedSpan | N
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     """Compile an opener: `^` and `$` match at lines."""
     return re.compile(text, re.MULTILINE | flags)
+
+
+def skip_space(text: str, at: int) -> int:
+    """Return where the whitespace at `at` ends."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches anywhere
+
+
+_SPACE = re.compile(r"\s*")
 
 
 def json_of(value: Any) -> str:
@@ -82,8 +93,7 @@ _GEMMA_KEY = r"(?<=[{,\s])(?P<key>[^\s\"'“”‘’\\{}\[\],:]++)(?=\s*:)"
 _GEMMA = re.compile(
     rf"{_GEMMA_STRING.pattern}|{_STRING.pattern}|{_GEMMA_KEY}|\b(?P<constant>None|True|False)\b", re.DOTALL
 )
-_GEMMA_MARKS = ('<|"|>', "<escape>")
-_GEMMA_CALLS = ("<|tool_call>", "<start_function_call>")
+_GEMMA_NEXT = re.compile(r'(?P<mark><\|"\|>|<escape>)|<\|tool_call>|<start_function_call>')
 _GEMMA_HEAD = re.compile(rf"\{{\s*{_GEMMA_KEY}")
 
 
@@ -107,28 +117,27 @@ def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> Pars
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
     is_gemma = _GEMMA_HEAD.match(text, begin) is not None
     found = extent(_masked(text) if is_gemma else text, begin)
-    given = text[begin : found.end]
-    if is_gemma and _find(text, found.end, _GEMMA_MARKS) < _find(text, found.end, _GEMMA_CALLS):
-        problem = "a text goes on after the end of the call"
-        return call_span(found.end, name, None, syntax, closed=found.closed, error=problem)
+    (value, repairs), error = Loaded(None), ""
     try:
-        plain = _GEMMA.sub(_as_json, given) if is_gemma else given
+        plain = _gemma_as_json(text, begin, found.end) if is_gemma else text[begin : found.end]
         value, repairs = load(plain, truncated=not found.closed)
-    except InvalidJsonError as error:
-        return call_span(found.end, name, None, syntax, closed=found.closed, error=str(error))
-    return call_span(found.end, name, value, syntax, repairs, closed=found.closed)
+    except InvalidJsonError as problem:
+        error = str(problem)
+    return call_span(found.end, name, value, syntax, repairs, closed=found.closed, error=error)
+
+
+def _gemma_as_json(text: str, begin: int, end: int) -> str:
+    """Return arguments in Gemma's notation as JSON. Raises InvalidJsonError if a text in them goes on."""
+    following = _GEMMA_NEXT.search(text, end)
+    if following is not None and following["mark"]:
+        raise InvalidJsonError("a text goes on after the end of the call")
+    return _GEMMA.sub(_as_json, text[begin:end])
 
 
 @lru_cache(maxsize=8)  # for all calls of a text
 def _masked(text: str) -> str:
     """Return a text of the same length with Gemma's strings in quotes and without their content."""
     return _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text)
-
-
-def _find(text: str, at: int, literals: Iterable[str]) -> int:
-    """Return where the first of the literals begins from `at` on: the length of the text if there is none."""
-    places = (text.find(literal, at) for literal in literals)
-    return min((place for place in places if place >= 0), default=len(text))
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -289,6 +289,8 @@ def test_a_truncated_call_is_marked_and_reported() -> None:
         "```tool\nfind_files\nbase_path: /home/an",
         '{"function": {"name": "find_files", "arguments": "{\\"base_path\\": \\"/home/an"}}',
         "```tool find_files\nbase_path: /home/an",
+        # the end of the second arguments is missing, although they are equal to the first so far
+        '{"name": "find_files", "arguments": {"a": {}}, "b": {}, "arguments": {"a": {}',
     ):
         step = read(text)
         assert step.truncated, text
