@@ -3,9 +3,9 @@
 The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
 other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
 After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled at its next `await`,
-or does not begin; a thread continues. Neither can begin a change of files through the context or ask, but
-a change that has begun is completed. A function whose coroutine runs in an event loop of its own returns the
-`Future` of that, which is cancelled likewise. Its memory, environment, output and import path are this process's.
+or does not begin, also one in another event loop, of which the function returns the `Future`; a thread
+continues. Neither can begin a change of files through the context or ask, but a change that has begun is
+completed. Its memory, environment, output and import path are this process's.
 """
 
 from __future__ import annotations

@@ -112,13 +112,14 @@ class BackgroundLoop:
 
 
 class _Started(Future[_Value]):
-    """What a coroutine in another thread returns or raises. `cancel` asks it to end: it is done after that."""
+    """What a coroutine in another thread returns or raises. `cancel` only cancels the coroutine."""
 
     def __init__(self, work: Coroutine[Any, Any, _Value], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._task = asyncio.run_coroutine_threadsafe(self._settle(work), loop)
 
     def cancel(self) -> bool:
+        """Cancel the coroutine, whose end is then the end of this."""
         return self._task.cancel()
 
     async def _settle(self, work: Coroutine[Any, Any, _Value]) -> None:

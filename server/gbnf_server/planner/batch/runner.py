@@ -21,7 +21,7 @@ from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
-from gbnf_server.system.errors import AnswerTimeoutError, ExecutorError, SetupError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ExecutorError, SetupError
 
 _FORMAT = 2  # of the log
 _HEADER = ""  # its key: no request has this id
@@ -76,7 +76,7 @@ class Batch:
             ),
             "workspace": str(planner.context.workspace.root),
         }
-        self._log, self._unanswered = RunLog(log, _entry), Unanswered()
+        self._log, self._unanswered = RunLog(log, _entry), Unanswered(AnswerTimeoutError)
         try:
             self._read(header)
         except BaseException:
@@ -135,10 +135,7 @@ class Batch:
         )
         planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=replay.clock)
         try:
-            run = await adrive(replay.planning(planning), environment)
-        except AnswerTimeoutError as error:
-            self._unanswered.add(error)
-            return BatchResult(request, "failed", error=str(error))
+            run = await self._unanswered.result(adrive(replay.planning(planning), environment))
         except InterruptedCallError as error:
             result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
@@ -150,9 +147,10 @@ class Batch:
                 "Delete the log to start again; executed calls are not undone."
             ) from None
         else:
+            if isinstance(run, BackendError):
+                return BatchResult(request, "failed", error=str(run))
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
-            self._unanswered.end()
         self._results[request.id] = result
         del entries[1:]  # no longer needed
         return result
