@@ -116,19 +116,32 @@ class _Started(Future[_Value]):
 
     def __init__(self, work: Coroutine[Any, Any, _Value], loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._task = asyncio.run_coroutine_threadsafe(self._settle(work), loop)
+        self._work, self._loop = work, loop
+        self._task: asyncio.Task[None] | None = None
+        loop.call_soon_threadsafe(self._start)
 
     def cancel(self) -> bool:
         """Cancel the coroutine, whose end is then the end of this."""
-        return self._task.cancel()
+        if not self.done():
+            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        return not self.done()
 
-    async def _settle(self, work: Coroutine[Any, Any, _Value]) -> None:
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._settle())
+        self._task.add_done_callback(self._end)
+
+    async def _settle(self) -> None:
         try:
-            value = await work
+            value = await self._work
         except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
             self.set_exception(error)
         else:
             self.set_result(value)
+
+    def _end(self, _task: asyncio.Task[None]) -> None:
+        if not self.done():  # it was cancelled before its first step
+            self._work.close()
+            self.set_exception(asyncio.CancelledError())
 
 
 _shared: tuple[int, BackgroundLoop] | None = None

@@ -44,8 +44,12 @@ def entries_of(html: str) -> list[Any]:
 def test_a_limit_is_told_alike_in_the_run_and_in_the_decoding(
     form: Any, finish_reason: str, shortened_at: int | None, repeated: str, facts: list[str]
 ) -> None:
-    ended = {"finish_reason": finish_reason, "shortened_at": shortened_at, "repeated": repeated}
-    own = {} if form is RecordedCall else {"at": NOW, "step": 1, "duration_s": 1.0}
+    ended: dict[str, Any] = {
+        "finish_reason": finish_reason,
+        "shortened_at": shortened_at,
+        "repeated": repeated,
+    }
+    own: dict[str, Any] = {} if form is RecordedCall else {"at": NOW, "step": 1, "duration_s": 1.0}
     call = form(text="ha", usage=Usage(9, 3, 4), timings=Timings(), **ended, **own)
     assert limit_facts(call) == facts
     assert token_facts(call.usage) == ["9 prompt tokens (4 cached)", "3 generated"]

@@ -140,6 +140,24 @@ def test_closing_ends_what_still_runs() -> None:
     assert ended in ([], ["closed"])
 
 
+def test_closing_ends_what_has_not_begun() -> None:
+    loop, blocks, go = BackgroundLoop("short"), threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocks.set()
+        go.wait()
+
+    loop.loop.call_soon_threadsafe(block)
+    blocks.wait()
+    started = loop.start(asyncio.sleep(60))
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        started.result(20)
+    loop._thread.join()
+    started.cancel()  # of what has ended
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_a_loop_of_its_own() -> None:
     assert shared_loop() is shared_loop()
