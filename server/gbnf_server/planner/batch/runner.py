@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -94,7 +93,7 @@ class Batch:
         """The number of requests whose result is in the log."""
         return len(self._results)
 
-    async def results(
+    def results(
         self, concurrency: int = 4, on_result: Callable[[BatchResult], object] | None = None
     ) -> AsyncGenerator[BatchResult]:
         """Yield every request's result, in order, as soon as those before it are available.
@@ -106,14 +105,12 @@ class Batch:
         async def result(request: BatchRequest) -> BatchResult:
             if request.id in self._results:
                 return self._results[request.id]
-            found = await self._result(request)
+            new = await self._result(request)
             if on_result is not None:
-                on_result(found)
-            return found
+                on_result(new)
+            return new
 
-        async with aclosing(in_order(self.requests, result, concurrency)) as results:
-            async for each in results:
-                yield each
+        return in_order(self.requests, result, concurrency)
 
     async def _result(self, request: BatchRequest) -> BatchResult:
         entries = self._log.entries.setdefault(request.id, [])
