@@ -157,7 +157,7 @@ def _note(view: RunView, shown: AbstractSet[str]) -> str:
 
 def render_decodings(labels: Sequence[str], decodings: Sequence[RecordedCall]) -> Markup:
     """Return what the form shows: a decoding, or two beside each other."""
-    slots = map(render_decoding, labels, decodings)
+    slots = [render_decoding(label, call) for label, call in zip(labels, decodings, strict=True)]
     return Markup("").join(Markup('<div class="slot">{}</div>').format(slot) for slot in slots)
 
 
