@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _HTTP_PATH = "/mcp"
-_LAST_REQUESTS_S = 1
 
 
 def mcp(
@@ -83,18 +82,12 @@ def _address(text: str) -> tuple[str, int]:
 def _serve_http(app: ASGIApp, host: str, port: int) -> None:
     import uvicorn
 
-    from gbnf_server.web.http_server import KEEP_ALIVE_S, listen, url_of
+    from gbnf_server.web.http_server import listen, server_config, url_of
 
     with listen(host, port) as listening, interruptible():
         write(f"{url_of(host, listening)}{_HTTP_PATH}")
         say("ready; press Ctrl-C to stop")
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_LAST_REQUESTS_S,
-        )
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(server_config(app)).run(sockets=[listening])
         except KeyboardInterrupt:
             say("stopped")

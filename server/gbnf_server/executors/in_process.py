@@ -3,8 +3,9 @@
 The function gets a copy of the arguments, and the context of an executor. Its result has the limits of any
 other (`run.max_result_kb`, depth), and its exceptions become `ExecutorError`s with a traceback as a note.
 After `run.timeout_s`, or an interruption, it can't be killed: a coroutine is cancelled at its next `await`,
-or does not begin; a thread continues. Neither can begin a change of files through the context or ask, but
-a change that has begun is completed. Its memory, environment, output and import path are this process's.
+or does not begin, also one in another event loop, of which the function returns the `Future`; a thread
+continues. Neither can begin a change of files through the context or ask, but a change that has begun is
+completed. Its memory, environment, output and import path are this process's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,14 @@ class _ThreadedCall:
 
     def _run(self) -> Any:
         value = self._function(self._arguments, self._context)
-        return asyncio.run(self._awaited(value)) if inspect.isawaitable(value) else value
+        if inspect.isawaitable(value):
+            return asyncio.run(self._awaited(value))
+        if isinstance(value, Future):
+            self._cancel = value.cancel
+            if self._context.ended.is_set():  # as below
+                value.cancel()
+            return value.result()
+        return value
 
     async def _awaited(self, value: Awaitable[Any]) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -5,26 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import Any
 
 from markupsafe import Markup
 
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf_server.inspect.live_decoding import MOST_REQUEST, MOST_TOKENS, Strategy
-from gbnf_server.inspect.pages.run_view import RunView, decoding_label, seconds, view_run
+from gbnf_server.inspect.pages.run_view import (
+    RunView,
+    decoding_label,
+    limit_facts,
+    seconds,
+    token_facts,
+    view_run,
+)
 from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
-from gbnf_server.llama.token_values import TracedToken
 from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.recording import GrammarLines, RecordedCall, grammar_text, trace_to_json
 from gbnf_server.planner.run_files import RecordedRun
 from gbnf_server.planner.tool_offer import grammar_of_step
-
-ShownKind: TypeAlias = Literal["sampled", "drafted", "forced", "end", "untraced"]
-"""As `TokenKind`; "untraced" is a whole text of which only a server knows the tokens."""
 
 _END = "■"
 _MOST_CHARACTERS = 200_000
@@ -38,57 +41,6 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TokenView:
-    """A token as it is shown. `is_changed`: the model's likeliest token was refused here."""
-
-    text: str
-    kind: ShownKind
-    is_changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DecodingView:
-    """A call of a model. `data`: an entry for each token (see `gbnf_server.planner.recording`)."""
-
-    label: str
-    facts: tuple[str, ...]
-    tokens: tuple[TokenView, ...]
-    data: tuple[Any, ...]
-    changed: int
-    error: str
-    reasoning: str
-    grammar: str
-    messages: tuple[tuple[str, str], ...]
-
-
-def view_decoding(decoding: RecordedCall, label: str) -> DecodingView:
-    """Return what is shown of a call."""
-    tokens = tuple(map(_token, decoding.trace))
-    data = trace_to_json(decoding.trace)
-    if not tokens and decoding.text:
-        text = decoding.text[:_MOST_CHARACTERS]
-        tokens = (TokenView(text, "untraced"),)
-        data = [[text, "untraced", decoding.timings.completion_s, 0, None, None, []]]
-    return DecodingView(
-        label,
-        tuple(_facts(decoding)),
-        tokens,
-        tuple(data),
-        sum(token.is_changed for token in tokens),
-        decoding.error,
-        decoding.reasoning if not decoding.trace else "",
-        decoding.grammar[:_MOST_CHARACTERS],
-        tuple(_message(message) for message in decoding.messages),
-    )
-
-
-def _token(entry: TracedToken) -> TokenView:
-    is_changed = bool(entry.candidates) and entry.candidates[0].refused_by is not None
-    text = _END if entry.kind == "end" else visible(entry.token)
-    return TokenView(text, entry.kind, is_changed)
-
-
 def visible(token: bytes) -> str:
     """Return a token in a form that can be seen, also blanks, control characters and stray bytes."""
     text = token.decode(errors="backslashreplace")
@@ -98,33 +50,25 @@ def visible(token: bytes) -> str:
     return "".join(each if each >= " " or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
 
 
-def _facts(decoding: RecordedCall) -> list[str]:
-    if decoding.error:
+def _facts(call: RecordedCall) -> list[str]:
+    if call.error:
         return []
-    facts = [
-        f"{decoding.usage.prompt_tokens} prompt tokens"
-        + (f" ({decoding.usage.cached_tokens} cached)" if decoding.usage.cached_tokens else ""),
-        f"{decoding.usage.completion_tokens} generated",
-    ]
-    forced, drafted = decoding.usage.forced_tokens, decoding.usage.accepted_tokens
-    if decoding.trace:  # as the tokens are marked: a forced text may have been drafted
-        kinds = [entry.kind for entry in decoding.trace]
+    forced, drafted = call.usage.forced_tokens, call.usage.accepted_tokens
+    if call.trace:  # as the tokens are marked: a forced text may have been drafted
+        kinds = [entry.kind for entry in call.trace]
         forced, drafted = kinds.count("forced"), kinds.count("drafted")
+    facts = token_facts(call.usage)
     facts += [f"{forced} forced"] if forced else []
     facts += [f"{drafted} drafted"] if drafted else []
-    facts.append(seconds(decoding.timings.prompt_s + decoding.timings.completion_s))
-    if decoding.timings.grammar_s is not None:
-        facts.append(f"{seconds(decoding.timings.grammar_s)} of it for the grammar")
-    facts.append("with a grammar" if decoding.grammar else "without a grammar")
-    if decoding.max_tokens:
-        facts.append(f"at most {decoding.max_tokens} tokens")
-        sampling = f"temperature {decoding.temperature:g}, seed {decoding.seed}"
-        facts.append(sampling if decoding.temperature else "greedy")
-    reason = f"the repetition of {decoding.repeated!r}" if decoding.repeated else "the token limit"
-    facts += [f"truncated by {reason}"] if decoding.finish_reason == "length" else []
-    if decoding.finish_reason != "length" and decoding.shortened_at is not None:
-        facts.append(f"shortened by {reason} from character {decoding.shortened_at} on")
-    return facts
+    facts.append(seconds(call.timings.prompt_s + call.timings.completion_s))
+    if call.timings.grammar_s is not None:
+        facts.append(f"{seconds(call.timings.grammar_s)} of it for the grammar")
+    facts.append("with a grammar" if call.grammar else "without a grammar")
+    if call.max_tokens:
+        facts.append(f"at most {call.max_tokens} tokens")
+        sampling = f"temperature {call.temperature:g}, seed {call.seed}"
+        facts.append(sampling if call.temperature else "greedy")
+    return facts + limit_facts(call)
 
 
 def _message(message: Any) -> tuple[str, str]:
@@ -148,7 +92,7 @@ def decoding_tab(
     html = render_template(
         "decoding_tab.html.j2",
         labels=[label for label, _ in recorded],
-        decodings=[_decoding(view_decoding(decoding, label)) for label, decoding in recorded],
+        decodings=[render_decoding(label, decoding) for label, decoding in recorded],
         kinds=KINDS,
         strategies=strategies,
         model=model,
@@ -213,11 +157,38 @@ def _note(view: RunView, shown: AbstractSet[str]) -> str:
 
 def render_decodings(labels: Sequence[str], decodings: Sequence[RecordedCall]) -> Markup:
     """Return what the form shows: a decoding, or two beside each other."""
-    views = [view_decoding(decoding, label) for label, decoding in zip(labels, decodings, strict=True)]
-    return Markup("").join(Markup('<div class="slot">{}</div>').format(_decoding(view)) for view in views)
+    slots = [render_decoding(label, call) for label, call in zip(labels, decodings, strict=True)]
+    return Markup("").join(Markup('<div class="slot">{}</div>').format(slot) for slot in slots)
 
 
-def _decoding(view: DecodingView) -> Markup:
+def render_decoding(label: str, call: RecordedCall) -> Markup:
+    """Return a call of a model: its tokens, or its text if only a server knows them, and an entry for each.
+
+    A token is changed if the model's likeliest one was refused in its place.
+    """
+    tokens = [
+        (
+            _END if entry.kind == "end" else visible(entry.token),
+            entry.kind,
+            bool(entry.candidates) and entry.candidates[0].refused_by is not None,
+        )
+        for entry in call.trace
+    ]
+    entries = trace_to_json(call.trace)
+    untraced = "" if tokens else call.text[:_MOST_CHARACTERS]
+    if untraced:
+        entries = [[untraced, "untraced", call.timings.completion_s, 0, None, None, []]]
     # "<" would end the element; a reader of JSON takes the escape for it
-    data = json.dumps(view.data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return render_template("decoding.html.j2", view=view, data=Markup(data), kinds=KINDS)  # noqa: S704  # see above
+    data = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return render_template(
+        "decoding.html.j2",
+        label=label,
+        call=call,
+        facts=_facts(call),
+        tokens=[(untraced, "untraced", False)] if untraced else tokens,
+        untraced=untraced,
+        changed=sum(is_changed for _, _, is_changed in tokens),
+        grammar=call.grammar[:_MOST_CHARACTERS],
+        messages=[_message(message) for message in call.messages],
+        data=Markup(data),  # noqa: S704  # see above
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
@@ -110,15 +111,15 @@ class McpFunction:
         # a tool's identity is the same in every process: its server's, and its name
         self.__qualname__ = f"{connection.server}#{listed.name}"
 
-    async def __call__(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-        """Return the result of a call. What the server logs meanwhile is its output. Raises ExecutorError."""
-        here = asyncio.get_running_loop()
+    def __call__(self, arguments: dict[str, Any], context: Context) -> Future[dict[str, Any]]:
+        """Start a call; its future has the result, or an ExecutorError."""
+        return self._loop.start(self._call(arguments, context))
 
-        async def answer(params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-            return answer_server(self._connection.name, params, context)
+    async def _call(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Return the result of a call. What the server logs meanwhile is its output. Raises ExecutorError."""
 
         async def ask(params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(params), here))
+            return await asyncio.to_thread(answer_server, self._connection.name, params, context)
 
         if all(tool.name != self._name for tool in self._connection.tools):
             raise ExecutorError(
@@ -128,8 +129,9 @@ class McpFunction:
         before = log.count
         try:
             caller = Caller(ask, context.turn, context.workspace.root)
-            result = await self._loop.await_here(self._connection.call(self._name, arguments, caller))
-            value = result_object(context.tool or self._name, result, self._output_schema, context)
+            result = await self._connection.call(self._name, arguments, caller)
+            name = context.tool or self._name
+            value = await asyncio.to_thread(result_object, name, result, self._output_schema, context)
         except ExecutorError as error:
             error.add_note(log.since(before))
             raise

@@ -114,9 +114,11 @@ class ToolServer:
             return _error("; ".join(verdict.errors))
         context = replace(self._context.for_turn(), ended=threading.Event())
         person = _ClientPerson(request, params, tool, context)
+        ask = partial(person.approve, {"name": tool.name, "arguments": arguments})
         work = partial(run_executor, tool, arguments, replace(context, person=person))
         try:
-            if tool.run.confirm and not self._approve_all and not await person.has_approved(arguments):
+            asks = tool.run.confirm and not self._approve_all
+            if asks and not await asyncio.wrap_future(run_in_thread(ask)):
                 return _error(f"the person did not approve the call of '{tool.name}'; it was not executed")
             await self._free.acquire()
             running = run_in_thread(work)
@@ -168,22 +170,17 @@ class _ClientPerson(Person):
         if isinstance(given, mcp_types.ElicitResult):
             self._state["forms"].append(given.model_dump(mode="json"))
 
-    async def has_approved(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the person approves the call. Raises ExecutorError, also if the client is asked."""
-        if self._state["approved"]:
-            return True
-        self._check_that_it_asks(
-            f"'{self._tool.name}' needs a person's approval",
-            "Use another client, or start the server with --yes to approve every call.",
-        )
-        params = _approval_params(self._tool, arguments, self._context.workspace)
-        if self._approval is not None:
-            answer = self._approval
-        elif self._in_rounds:
-            raise self._ask_first(_APPROVAL, params)
-        else:
-            answer = await self._elicit(params)
-        self._state["approved"] = answer.action == "accept" and (answer.content or {}).get(_APPROVED) is True
+    def approve(self, call: Mapping[str, Any]) -> bool:
+        """Return whether the person approves the call, in a thread. Raises ExecutorError."""
+        if not self._state["approved"]:
+            self._check_that_it_asks(
+                f"'{self._tool.name}' needs a person's approval",
+                "Use another client, or start the server with --yes to approve every call.",
+            )
+            params = _approval_params(self._tool, call["arguments"], self._context.workspace)
+            answer = self._approval or self._ask(_APPROVAL, params)
+            is_approved = answer.action == "accept" and (answer.content or {}).get(_APPROVED) is True
+            self._state["approved"] = is_approved
         return bool(self._state["approved"])
 
     def answer(self, form: Form) -> dict[str, Any]:
@@ -194,32 +191,33 @@ class _ClientPerson(Person):
         if number < len(forms):
             return form_answers(form, mcp_types.ElicitResult.model_validate(forms[number]), self._context)
         params = form_params(form)
-        if not self._in_rounds:
-            self._question = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop)
-            if self._context.ended.is_set():
-                self.close()
-            try:
-                return form_answers(form, self._question.result(), self._context)
-            except CancelledError:
-                raise ExecutorError("the client cancelled the call") from None
-        if self._tool.run.effect == "write":
+        if self._in_rounds and self._tool.run.effect == "write":
             raise ExecutorError(
                 f"'{self._tool.name}' asks the person in the middle of a change, which this client's "
                 "protocol does not allow; connect with protocol 2025-11-25"
             )
-        raise self._ask_first(_FORM, params)
+        return form_answers(form, self._ask(_FORM, params), self._context)
 
     def close(self) -> None:
         """Cancel a question that is not answered."""
         if self._question is not None:
             self._question.cancel()
 
-    def _ask_first(self, key: str, params: mcp_types.ElicitRequestFormParams) -> ExecutorError:
-        self.question = mcp_types.InputRequiredResult(
-            input_requests={key: mcp_types.ElicitRequest(params=params)},
-            request_state=json.dumps(self._state),
-        )
-        return ExecutorError("the client is asked first")
+    def _ask(self, key: str, params: mcp_types.ElicitRequestFormParams) -> mcp_types.ElicitResult:
+        """Ask the client, from another thread. Raises ExecutorError, also if that ends this request."""
+        if self._in_rounds:
+            self.question = mcp_types.InputRequiredResult(
+                input_requests={key: mcp_types.ElicitRequest(params=params)},
+                request_state=json.dumps(self._state),
+            )
+            raise ExecutorError("the client is asked first")
+        self._question = asyncio.run_coroutine_threadsafe(self._elicit(params), self._loop)
+        if self._context.ended.is_set():
+            self.close()
+        try:
+            return self._question.result()
+        except CancelledError:
+            raise ExecutorError("the client cancelled the call") from None
 
     async def _elicit(self, params: mcp_types.ElicitRequestFormParams) -> mcp_types.ElicitResult:
         try:

@@ -153,6 +153,26 @@ class _Driving:
             raise error
         self.error = error
 
+    async def stream(self) -> AsyncGenerator[Event, None]:
+        """Run to the end in an event loop; yield each event after its hooks."""
+        try:
+            while (request := self.advance()) is not None:
+                if isinstance(request, Event):
+                    yield request
+                    continue
+                try:
+                    if isinstance(request, CallModel):
+                        async with aclosing(self.answers(request)) as events:
+                            async for event in events:
+                                for written in self.hear(request, event):
+                                    yield written
+                    else:
+                        self.reply = await _aperform(request, self.environment)
+                except GbnfError as error:
+                    self.fail(request, error)
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close the loop, after the hooks for a text that was cancelled."""
         with suppress(asyncio.CancelledError), closing(self.planning):
@@ -191,37 +211,19 @@ def drive(
 
 async def adrive(planning: Planning, environment: RunEnvironment) -> Run:
     """Run to the end without blocking the event loop; hooks are called in the event loop."""
-    finished: list[Run] = []
-    async with aclosing(astream(planning, environment, finished=finished)) as events:
+    driving = _Driving(planning, environment, text=False)
+    async with aclosing(driving.stream()) as events:
         async for _ in events:
             pass
-    return finished[0]
+    assert driving.run is not None
+    return driving.run
 
 
-async def astream(
-    planning: Planning, environment: RunEnvironment, *, text: bool = False, finished: list[Run] | None = None
+def astream(
+    planning: Planning, environment: RunEnvironment, *, text: bool = False
 ) -> AsyncGenerator[Event, None]:
-    """As `drive`, for an event loop. The run is appended to `finished`, with the last hooks' warnings."""
-    driving = _Driving(planning, environment, text)
-    try:
-        while (request := driving.advance()) is not None:
-            if isinstance(request, Event):
-                yield request
-                continue
-            try:
-                if isinstance(request, CallModel):
-                    async with aclosing(driving.answers(request)) as events:
-                        async for event in events:
-                            for written in driving.hear(request, event):
-                                yield written
-                else:
-                    driving.reply = await _aperform(request, environment)
-            except GbnfError as error:
-                driving.fail(request, error)
-    finally:
-        driving.close()
-    if finished is not None and driving.run is not None:
-        finished.append(driving.run)
+    """As `drive`, for an event loop."""
+    return _Driving(planning, environment, text).stream()
 
 
 def _perform(

@@ -52,6 +52,7 @@ from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_orde
 from gbnf_server.planner.span_values import taken_spans
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
+    BackendError,
     ExecutorError,
     GbnfServerError,
     ServerResponseError,
@@ -246,7 +247,7 @@ class Extractor(Generic[T]):
         """Yield the result of each text, in order, several at a time; see `extract_many`."""
         with nullcontext() if log is None else RunLog(Path(log), partial(self._logged, log)) as results:
             known = {} if results is None else results.entries
-            unanswered = Unanswered()
+            unanswered = Unanswered(AnswerTimeoutError, ServerResponseError)
 
             async def result(text: str) -> Extraction[T] | ExtractionError:
                 try:
@@ -256,13 +257,11 @@ class Extractor(Generic[T]):
                 key = digest(text)
                 if records := known.get(key):  # of an earlier process, each once
                     return self._read(records.pop(0))
-                try:
-                    record = self._record(await self._planner.arun(text))
-                except (AnswerTimeoutError, ServerResponseError) as error:
-                    unanswered.add(error)
-                    hangs = isinstance(error, AnswerTimeoutError)
-                    return ExtractionError(str(error), (), "hang" if hangs else "error")
-                unanswered.end()
+                run = await unanswered.result(self._planner.arun(text))
+                if isinstance(run, BackendError):
+                    hangs = isinstance(run, AnswerTimeoutError)
+                    return ExtractionError(str(run), (), "hang" if hangs else "error")
+                record = self._record(run)
                 if results is not None:
                     results.append({"of": self.fingerprint, "text": key, "result": record})
                 return self._read(record)

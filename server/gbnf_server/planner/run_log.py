@@ -15,14 +15,14 @@ import json
 import os
 import threading
 from asyncio import wrap_future
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from gbnf_server.system.append_log import append_whole
-from gbnf_server.system.errors import AnswerTimeoutError, ServerResponseError, SetupError
+from gbnf_server.system.errors import BackendError, ServerResponseError, SetupError
 from gbnf_server.system.event_loop import run_in_thread
 
 _Key = TypeVar("_Key")
@@ -136,21 +136,26 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Unanswered:
-    """Counts runs in a row that the server has not answered: none in time, or an error of its own."""
+    """Runs that the server has not answered, with an error of one of these kinds: the others go on.
 
-    def __init__(self) -> None:
-        self._count = 0
+    Not if that happens several times in a row, or if the server refuses service: it is raised then.
+    """
 
-    def add(self, error: AnswerTimeoutError | ServerResponseError) -> None:
-        """Count a run; raise its error if the server seems to be down, or refuses service."""
-        self._count += 1
-        refuses = isinstance(error, ServerResponseError) and error.status < 500
-        if refuses or self._count >= _MOST_UNANSWERED:
-            raise error
+    def __init__(self, *kinds: type[BackendError]) -> None:
+        self._kinds, self._in_a_row = kinds, 0
 
-    def end(self) -> None:
-        """Begin again, after an answer."""
-        self._count = 0
+    async def result(self, run: Awaitable[_Result]) -> _Result | BackendError:
+        """Return the result of a run, or the error for which it has none."""
+        try:
+            result = await run
+        except self._kinds as error:
+            self._in_a_row += 1
+            refuses = isinstance(error, ServerResponseError) and error.status < 500
+            if refuses or self._in_a_row >= _MOST_UNANSWERED:
+                raise
+            return error
+        self._in_a_row = 0
+        return result
 
 
 async def in_order(

@@ -6,31 +6,16 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 _Value = TypeVar("_Value")
 _CLOSE_S = 30.0
 """How long an interrupted caller waits for what it has cancelled, and `close` for the thread."""
-
-
-async def _outcome(work: Coroutine[Any, Any, _Value]) -> Callable[[], _Value]:
-    """Return what returns or raises what the coroutine did: asyncio logs an error that nobody awaits."""
-    try:
-        value = await work
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is called
-        return partial(_raise, error)
-    return lambda: value
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
 
 
 def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
@@ -76,16 +61,14 @@ class BackgroundLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def start(self, work: Coroutine[Any, Any, _Value]) -> Future[_Value]:
+        """Start a coroutine. Its future is done once it has ended, and cancelling that cancels it."""
+        return _Started(work, self.loop)
+
     def run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """Return what a coroutine returns; if the caller is interrupted, cancel it, and wait for its end."""
-        started = _Started(self.loop, work)
-        try:
-            started.ended.wait()
-        except BaseException:
-            started.cancel()
-            raise
-        value: _Value = started.outcome()
-        return value
+        with self._running(work) as started:
+            return started.result()
 
     def iterate(self, values: AsyncGenerator[_Value, None]) -> Generator[_Value, None, None]:
         """Yield what an asynchronous generator yields; closing this closes it, and waits for its end."""
@@ -99,55 +82,66 @@ class BackgroundLoop:
             finally:
                 arrived.put(None)
 
-        started = _Started(self.loop, pass_on())
-        try:
-            while (found := arrived.get()) is not None:
-                yield found[0]
-        except BaseException:
-            started.cancel()
-            raise
-        started.ended.wait()
-        started.outcome()
-
-    async def await_here(self, work: Coroutine[Any, Any, _Value]) -> _Value:
-        """As `run`, for the event loop of the caller."""
-        outcome = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_outcome(work), self.loop))
-        return outcome()
+        with self._running(pass_on()) as started:
+            while (item := arrived.get()) is not None:
+                yield item[0]
+            started.result()
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_CLOSE_S)
 
+    @contextmanager
+    def _running(self, work: Coroutine[Any, Any, _Value]) -> Iterator[Future[_Value]]:
+        """Give the future of a coroutine; after an error, cancel it, and wait for its end.
+
+        Not for ever: it may hang in a library.
+        """
+        started = self.start(work)
+        try:
+            yield started
+        except BaseException:
+            started.cancel()
+            wait([started], _CLOSE_S)
+            raise
+
     def _run(self) -> None:
         with self._runner:  # it cancels what still runs
             self.loop.run_forever()
 
 
-class _Started:
-    """A coroutine that runs in the loop of another thread. `ended` is set when it has ended."""
+class _Started(Future[_Value]):
+    """What a coroutine in another thread returns or raises. `cancel` only cancels the coroutine."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
-        self.ended = threading.Event()
-        self.outcome: Callable[[], Any] = partial(_raise, asyncio.CancelledError())
-        self._loop = loop
-        self._task: asyncio.Task[Any] | None = None
-        loop.call_soon_threadsafe(self._start, work)
+    def __init__(self, work: Coroutine[Any, Any, _Value], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._work, self._loop = work, loop
+        self._task: asyncio.Task[None] | None = None
+        loop.call_soon_threadsafe(self._start)
 
-    def cancel(self) -> None:
-        """Cancel the coroutine, and wait for its end, but not for ever: it may hang in a library."""
-        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
-        self.ended.wait(_CLOSE_S)
+    def cancel(self) -> bool:
+        """Cancel the coroutine, whose end is then the end of this."""
+        if not self.done():
+            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        return not self.done()
 
-    def _start(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = self._loop.create_task(_outcome(work))
-        self._task.add_done_callback(partial(self._end, work))
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._settle())
+        self._task.add_done_callback(self._end)
 
-    def _end(self, work: Coroutine[Any, Any, Any], task: asyncio.Task[Any]) -> None:
-        work.close()  # it may have been cancelled before its first step
-        if not task.cancelled() and task.exception() is None:
-            self.outcome = task.result()
-        self.ended.set()
+    async def _settle(self) -> None:
+        try:
+            value = await self._work
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+            self.set_exception(error)
+        else:
+            self.set_result(value)
+
+    def _end(self, _task: asyncio.Task[None]) -> None:
+        if not self.done():  # it was cancelled before its first step
+            self._work.close()
+            self.set_exception(asyncio.CancelledError())
 
 
 _shared: tuple[int, BackgroundLoop] | None = None

@@ -26,6 +26,7 @@ from gbnf_bench.code_versions import code_identity
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
 from gbnf_server.executors.in_process import _Deadline
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
+from gbnf_server.system.event_loop import shared_loop
 from support.executors import Slow, snapshot, world
 from support.json_values import json_values
 from support.processes import limits_s
@@ -162,6 +163,30 @@ def test_a_coroutine_is_cancelled_after_its_time(tmp_path: Path) -> None:
     with pytest.raises(ExecutorTimeoutError):
         run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
     assert cancelled.wait(20)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_runs_in_another_event_loop_is_cancelled_after_its_time(tmp_path: Path, is_late: bool) -> None:
+    go, cancelled, loop = threading.Event(), threading.Event(), shared_loop()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def function(_arguments: dict[str, Any], _context: Context) -> Any:
+        started = loop.start(hang())
+        loop.run(asyncio.sleep(0))  # it has begun
+        if is_late:
+            go.wait()
+        return started
+
+    with pytest.raises(ExecutorTimeoutError):
+        run_executor(tool(function, timeout_s=0.1), {}, world(tmp_path))
+    go.set()
+    assert cancelled.wait(20)
+    assert called(tmp_path, lambda *_: loop.start(asyncio.sleep(0, {"a": 1}))) == {"a": 1}
 
 
 def test_a_coroutine_does_not_begin_after_its_time(tmp_path: Path) -> None:

@@ -9,14 +9,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.inspect.step_rendering import render_decodings, view_decoding, visible
+from gbnf_server.backends.base import Timings, Usage
+from gbnf_server.inspect.pages.run_view import limit_facts, token_facts, view_run
+from gbnf_server.inspect.step_rendering import render_decoding, render_decodings, visible
 from gbnf_server.llama.token_values import Candidate, TracedToken
+from gbnf_server.planner.events import ModelCalled
 from gbnf_server.planner.recording import RecordedCall
+from gbnf_server.planner.run_files import RecordedRun
+from support.by_hand import NOW
 
 
 def traced(token: bytes, *refusals: Literal["grammar", "limit"] | None, kind: Any = "sampled") -> TracedToken:
     candidates = tuple(Candidate(b"c", 0.1, refusal) for refusal in refusals)
     return TracedToken(token, kind, 0.5, 3, 0.1, 0.9, candidates)
+
+
+def entries_of(html: str) -> list[Any]:
+    """The entries of the tokens, which the script of the page reads."""
+    entries: list[Any] = json.loads(html.partition('class="trace">')[2].partition("</script>")[0])
+    return entries
+
+
+@pytest.mark.parametrize("form", [ModelCalled, RecordedCall])
+@pytest.mark.parametrize(
+    ("finish_reason", "shortened_at", "repeated", "facts"),
+    [
+        ("stop", None, "", []),
+        ("stop", 7, "", ["shortened by the token limit from character 7 on"]),
+        ("stop", 7, "ha", ["shortened by the repetition of 'ha' from character 7 on"]),
+        ("length", None, "", ["truncated by the token limit"]),
+        ("length", None, "ha", ["truncated by the repetition of 'ha'"]),
+    ],
+)
+def test_a_limit_is_told_alike_in_the_run_and_in_the_decoding(
+    form: Any, finish_reason: str, shortened_at: int | None, repeated: str, facts: list[str]
+) -> None:
+    ended: dict[str, Any] = {
+        "finish_reason": finish_reason,
+        "shortened_at": shortened_at,
+        "repeated": repeated,
+    }
+    own: dict[str, Any] = {} if form is RecordedCall else {"at": NOW, "step": 1, "duration_s": 1.0}
+    call = form(text="ha", usage=Usage(9, 3, 4), timings=Timings(), **ended, **own)
+    assert limit_facts(call) == facts
+    assert token_facts(call.usage) == ["9 prompt tokens (4 cached)", "3 generated"]
+    decoding = RecordedCall(text="ha", usage=Usage(9, 3), **ended)
+    run = RecordedRun("r", "go", None, decodings=(decoding,))
+    assert view_run(run).steps[0].entries[0].facts == ("9 prompt tokens", "3 generated", *facts)
 
 
 @given(st.binary(max_size=8))
@@ -49,16 +88,17 @@ def test_how_tokens_are_shown(token: bytes, shown: str) -> None:
     [((), 0), ((None,), 0), (("grammar", None), 1), (("limit", None), 1), ((None, "grammar"), 0)],
 )
 def test_a_choice_is_changed_if_the_likeliest_token_was_refused(refusals: Any, changed: int) -> None:
-    view = view_decoding(RecordedCall(text="x", trace=(traced(b"x", *refusals),)), "one")
-    assert view.changed == changed
-    assert [token.is_changed for token in view.tokens] == [bool(changed)]
+    html = render_decoding("one", RecordedCall(text="x", trace=(traced(b"x", *refusals),)))
+    assert f"changed here” ({changed})" in html
+    assert f'class="t s{" x" if changed else ""}">x</span>' in html
 
 
 def test_a_text_without_a_trace_is_one_token() -> None:
-    view = view_decoding(RecordedCall(text="all of it", reasoning="why"), "one")
-    assert [(token.text, token.kind) for token in view.tokens] == [("all of it", "untraced")]
-    assert len(view.data) == 1
-    assert view.reasoning == "why"
+    html = render_decoding("one", RecordedCall(text="all of it", reasoning="why"))
+    assert html.count('role="option"') == 1
+    assert 'class="t u">all of it</span>' in html
+    assert len(entries_of(html)) == 1
+    assert ">why</pre>" in html
 
 
 @given(
@@ -69,8 +109,7 @@ def test_a_text_without_a_trace_is_one_token() -> None:
 def test_the_page_has_an_entry_for_each_token(trace: list[TracedToken]) -> None:
     html = render_decodings(["one"], [RecordedCall(trace=tuple(trace))])
     assert html.count('role="option"') == len(trace)
-    embedded = html.partition('class="trace">')[2].partition("</script>")[0]
-    assert len(json.loads(embedded)) == len(trace)
+    assert len(entries_of(html)) == len(trace)
 
 
 def test_nothing_of_a_text_is_markup() -> None:

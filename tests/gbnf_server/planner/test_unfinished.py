@@ -109,11 +109,10 @@ def blocking(planning: Planning, environment: RunEnvironment, *, text: bool) -> 
 
 def in_loop(planning: Planning, environment: RunEnvironment, *, text: bool) -> Run:
     async def run() -> Run:
-        finished: list[Run] = []
-        async with aclosing(astream(planning, environment, text=text, finished=finished)) as events:
-            async for _ in events:
-                pass
-        return finished[0]
+        async with aclosing(astream(planning, environment, text=text)) as events:
+            *_, end = [event async for event in events]
+        assert isinstance(end, RunFinished)
+        return end.run
 
     return asyncio.run(run())
 

@@ -64,15 +64,15 @@ def test_an_interrupted_caller_leaves_nothing_that_runs(
         finally:
             ended.append("closed")
 
-    waits = threading.Event.wait
+    waits = threading.Condition.wait
     interrupts = iter([True])
 
-    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
         if timeout is None and next(interrupts, False):
             raise KeyboardInterrupt
-        return waits(event, timeout)
+        return waits(condition, timeout)
 
-    monkeypatch.setattr(threading.Event, "wait", wait)
+    monkeypatch.setattr(threading.Condition, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
         loop.run(hang())
     assert ended in ([], ["closed"])  # it may have been cancelled before its first step
@@ -97,16 +97,23 @@ def test_closing_early_closes_the_generator(loop: BackgroundLoop) -> None:
     assert ended[-1] == "closed"
 
 
-def test_another_loop_awaits_what_runs_in_this_one(loop: BackgroundLoop) -> None:
-    async def fails() -> None:
-        raise ValueError("there")
+def test_what_is_started_is_cancelled_and_done_once_it_has_ended(loop: BackgroundLoop) -> None:
+    begun, ended = threading.Event(), []
 
-    async def here() -> object:
-        with pytest.raises(ValueError, match="there"):
-            await loop.await_here(fails())
-        return await loop.await_here(asyncio.sleep(0, "found"))
+    async def hang() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("closed")
 
-    assert asyncio.run(here()) == "found"
+    assert loop.start(asyncio.sleep(0, "found")).result() == "found"
+    started = loop.start(hang())
+    begun.wait()
+    started.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        started.result()
+    assert ended == ["closed"]
 
 
 def test_closing_ends_what_still_runs() -> None:
@@ -131,6 +138,24 @@ def test_closing_ends_what_still_runs() -> None:
     loop.close()
     thread.join()
     assert ended in ([], ["closed"])
+
+
+def test_closing_ends_what_has_not_begun() -> None:
+    loop, blocks, go = BackgroundLoop("short"), threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocks.set()
+        go.wait()
+
+    loop.loop.call_soon_threadsafe(block)
+    blocks.wait()
+    started = loop.start(asyncio.sleep(60))
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        started.result(20)
+    loop._thread.join()
+    started.cancel()  # of what has ended
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import clip
 from gbnf_server import planner
+from gbnf_server.backends.base import Usage
 from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
 
@@ -102,6 +103,22 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms" if value >= 0.001 else "< 1 ms"
 
 
+def token_facts(usage: Usage) -> list[str]:
+    """Return how many tokens calls of a model had."""
+    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+    return [f"{usage.prompt_tokens} prompt tokens{cached}", f"{usage.completion_tokens} generated"]
+
+
+def limit_facts(call: planner.ModelCalled | RecordedCall) -> list[str]:
+    """Return what a limit did to the text of a call of a model."""
+    reason = f"the repetition of {call.repeated!r}" if call.repeated else "the token limit"
+    if call.finish_reason == "length":
+        return [f"truncated by {reason}"]
+    return (
+        [] if call.shortened_at is None else [f"shortened by {reason} from character {call.shortened_at} on"]
+    )
+
+
 def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
     """Return the name of a call of the model, for a list of them."""
     where = f"step {decoding.step}, {_PURPOSES[decoding.purpose]}" if decoding.step else f"call {index + 1}"
@@ -117,8 +134,7 @@ def _salvaged(salvage: planner.SalvagedAnswer) -> str:
 def _facts(run: planner.Run, events: Iterable[planner.Event]) -> Iterator[str]:
     yield f"{len(run.steps)} step{'' if len(run.steps) == 1 else 's'}"
     yield seconds(run.duration_s)
-    yield f"{run.prompt_tokens} prompt tokens ({run.cached_tokens} cached)"
-    yield f"{run.completion_tokens} generated"
+    yield from token_facts(Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens))
     for event in events:
         if isinstance(event, planner.RunStarted):
             yield event.backend
@@ -164,7 +180,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                 wrote = event.text
                 decoding = next(answered, None)
                 grammar = "" if decoding is None else recorded.decodings[decoding].grammar
-                add(replace(_model_entry(event, decoding), start_s=start, grammar=grammar))
+                entry = _model_entry(event, decoding, grammar)
+                add(replace(entry, start_s=start, duration_s=event.duration_s))
                 if event.purpose == "call":
                     for repair in repairs.get(event.step, ()):
                         add(EntryView("note", "Repaired", "", repair))
@@ -191,24 +208,13 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     yield from steps
 
 
-def _model_entry(event: planner.ModelCalled, decoding: int | None) -> EntryView:
-    facts = [
-        f"{event.usage.prompt_tokens} prompt tokens ({event.usage.cached_tokens} cached)",
-        f"{event.usage.completion_tokens} generated",
-    ]
-    if event.timings.grammar_s is not None:
-        facts.append(f"grammar {seconds(event.timings.grammar_s)}")
-    facts += ["truncated"] if event.finish_reason == "length" else []
-    reason = f"the repetition of {event.repeated!r}" if event.repeated else "the token limit"
-    facts += [f"shortened by {reason}"] if event.shortened_at is not None else []
-    return EntryView(
-        "model",
-        f"Model: {_PURPOSES[event.purpose]}",
-        *_said(event),
-        tuple(facts),
-        duration_s=event.duration_s,
-        decoding=decoding,
-    )
+def _model_entry(call: planner.ModelCalled | RecordedCall, decoding: int | None, grammar: str) -> EntryView:
+    facts = token_facts(call.usage)
+    if call.timings.grammar_s is not None:
+        facts.append(f"grammar {seconds(call.timings.grammar_s)}")
+    facts += limit_facts(call)
+    label = f"Model: {_PURPOSES[call.purpose]}"
+    return EntryView("model", label, *_said(call), tuple(facts), decoding=decoding, grammar=grammar)
 
 
 def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
@@ -220,7 +226,7 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
         found = next((n for n, (_, each) in enumerate(left) if each.text == step.text), None)
         for _ in range(0 if found is None else found + 1):
             index, decoding = left.pop(0)
-            entries.append(_logged_entry(decoding, index))
+            entries.append(_model_entry(decoding, index, decoding.grammar))
         if found is None:
             entries.append(EntryView("model", "Model: call", *_said(step)))
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
@@ -243,14 +249,8 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             clock += step.tool_s
         yield StepView(f"Step {step.number}", (), tuple(entries))
     if left:
-        yield StepView("Other calls of the model", (), tuple(_logged_entry(each, n) for n, each in left))
-
-
-def _logged_entry(decoding: RecordedCall, index: int) -> EntryView:
-    facts = (f"{decoding.usage.prompt_tokens} prompt tokens", f"{decoding.usage.completion_tokens} generated")
-    return EntryView(
-        "model", "Model: call", *_said(decoding), facts, decoding=index, grammar=decoding.grammar
-    )
+        others = tuple(_model_entry(decoding, index, decoding.grammar) for index, decoding in left)
+        yield StepView("Other calls of the model", (), others)
 
 
 def _said(by: planner.ModelCalled | planner.Step | RecordedCall) -> tuple[str, str]:

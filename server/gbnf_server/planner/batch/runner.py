@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +20,7 @@ from gbnf_server.planner.drivers import RunEnvironment, adrive
 from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
-from gbnf_server.system.errors import AnswerTimeoutError, ExecutorError, SetupError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ExecutorError, SetupError
 
 _FORMAT = 2  # of the log
 _HEADER = ""  # its key: no request has this id
@@ -76,7 +75,7 @@ class Batch:
             ),
             "workspace": str(planner.context.workspace.root),
         }
-        self._log, self._unanswered = RunLog(log, _entry), Unanswered()
+        self._log, self._unanswered = RunLog(log, _entry), Unanswered(AnswerTimeoutError)
         try:
             self._read(header)
         except BaseException:
@@ -94,7 +93,7 @@ class Batch:
         """The number of requests whose result is in the log."""
         return len(self._results)
 
-    async def results(
+    def results(
         self, concurrency: int = 4, on_result: Callable[[BatchResult], object] | None = None
     ) -> AsyncGenerator[BatchResult]:
         """Yield every request's result, in order, as soon as those before it are available.
@@ -106,14 +105,12 @@ class Batch:
         async def result(request: BatchRequest) -> BatchResult:
             if request.id in self._results:
                 return self._results[request.id]
-            found = await self._result(request)
+            new = await self._result(request)
             if on_result is not None:
-                on_result(found)
-            return found
+                on_result(new)
+            return new
 
-        async with aclosing(in_order(self.requests, result, concurrency)) as results:
-            async for each in results:
-                yield each
+        return in_order(self.requests, result, concurrency)
 
     async def _result(self, request: BatchRequest) -> BatchResult:
         entries = self._log.entries.setdefault(request.id, [])
@@ -135,10 +132,7 @@ class Batch:
         )
         planning = plan(request.query, planner.tools, planner.options, turn=turn, clock=replay.clock)
         try:
-            run = await adrive(replay.planning(planning), environment)
-        except AnswerTimeoutError as error:
-            self._unanswered.add(error)
-            return BatchResult(request, "failed", error=str(error))
+            run = await self._unanswered.result(adrive(replay.planning(planning), environment))
         except InterruptedCallError as error:
             result = BatchResult(request, "interrupted", interrupted=error.call)
             self._keep(request, {"kind": "interrupted", "call": error.call})
@@ -150,9 +144,10 @@ class Batch:
                 "Delete the log to start again; executed calls are not undone."
             ) from None
         else:
+            if isinstance(run, BackendError):
+                return BatchResult(request, "failed", error=str(run))
             result = BatchResult(request, run.outcome, run.to_json())
             self._keep(request, {"kind": "run", "run": result.run})
-            self._unanswered.end()
         self._results[request.id] = result
         del entries[1:]  # no longer needed
         return result
