@@ -29,7 +29,6 @@ from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.merging import any_of, clusters, merged_items, told_apart
 from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
 from gbnf.compiler.objects import (
-    DUPLICATES_COUNT,
     ObjectExpr,
     OrderBudget,
     Other,
@@ -403,11 +402,7 @@ class Lowering:
 
         def combine(values: Mapping[str, Expr], layout: Layout) -> Expr:
             members = ObjectMembers(values, frozenset(values))
-            built = members_expr(members, layout, location.scope, self._order_budget)
-            if built.loosened:
-                for keyword in ("enum", "const"):
-                    self.report.add("unenforced", f"{location.pointer}/{keyword}", keyword, DUPLICATES_COUNT)
-            return built.expr
+            return members_expr(members, layout, location.scope, self._order_budget).expr
 
         return combine
 

@@ -5,9 +5,8 @@ interleave freely.
 
 In any order, exactly, that takes a state for each set of properties that came before. Small objects have
 them. Larger ones have them for their required properties only, and count the others as far as that is needed:
-an optional property may then come twice. Where even the required ones are too many, they are counted too: all
-are present exactly if as many came as there are, unless one came twice. So no order is refused, and what is
-accepted beyond has a duplicate key.
+an optional property may then come twice. Where even the required ones are too many, these come in declared
+order, with the others anywhere between them. So a required property is never missing and never comes twice.
 
 Objects of several shapes, the alternatives of a union, are one automaton where that is small. Each shape by
 itself would be a stack of llama.cpp's engine until the object ends, and recursive ones multiply.
@@ -29,6 +28,8 @@ from gbnf.work_limits import TooManyStatesError
 
 #: The most pairs of an object, over all states, with which properties are told apart or bounded in number.
 MAX_EXACT_PAIRS = 200
+#: The same where only the required properties are told apart.
+MAX_REQUIRED_PAIRS = 1300
 #: The most pairs of all such objects of a schema.
 MAX_ANY_ORDER_PAIRS = 3_000
 #: The most states of an object that counts its properties, or in which some are alternatives.
@@ -63,9 +64,9 @@ class OrderBudget:
         #: The rules that any order took beyond the declared one.
         self.rules = 0
 
-    def reserve_any_order(self, pairs: int) -> bool:
-        """Take `pairs` for any order of an object; return whether possible."""
-        if pairs > min(MAX_EXACT_PAIRS, self._any_order_left):
+    def reserve_any_order(self, pairs: int, most: int = MAX_EXACT_PAIRS) -> bool:
+        """Take `pairs` for any order of an object, which may take `most`; return whether possible."""
+        if pairs > min(most, self._any_order_left):
             return False
         self._any_order_left -= pairs
         return True
@@ -135,8 +136,8 @@ def members_expr(
         budget.rules += max(len(scope.table.productions) - before - 2 * len(members.values), 0)
     if len(order.exact) < len(members.values):
         loosened.append(("properties", DUPLICATES))
-        counted = {"required": not members.required <= order.exact, "minProperties": members.least > 0}
-        loosened += [(keyword, DUPLICATES_COUNT) for keyword, is_counted in counted.items() if is_counted]
+        if members.least:
+            loosened.append(("minProperties", DUPLICATES_COUNT))
     elif members.least > 1 and members.others:
         loosened.append(("minProperties", "an additional property given twice counts twice"))
     return ObjectExpr(expr, tuple(loosened))
@@ -168,18 +169,17 @@ def joint_expr(
 
 
 def _any_order(members: ObjectMembers, budget: OrderBudget) -> PropertyOrder:
-    """Return which properties come at most once, as many as the budget allows."""
+    """Return which properties come at most once, as many as the budget allows, and the order of these."""
     names, decisive = frozenset(members.values), members.decisive
     counts = max(members.least, members.most or 0) - len(members.required)
-    for exact in dict.fromkeys([names, decisive, frozenset[str]()]):
-        rest = names - exact
-        optional = len(rest - members.required)
+    for exact, limit in ((names, MAX_EXACT_PAIRS), (decisive, MAX_REQUIRED_PAIRS)):
+        optional = len(names - exact)
         for most in dict.fromkeys([None if members.others else optional, None]):
-            states = (len(rest & members.required) + 1) * ((most or 0) + 1) * (max(counts, 0) + 1)
-            pairs = (states << len(exact)) * (len(exact) + 2 * bool(rest)) // 2
-            if budget.reserve_any_order(pairs):
+            states = ((most or 0) + 1) * (max(counts, 0) + 1)
+            pairs = (states << len(exact)) * (len(exact) + 2 * bool(optional)) // 2
+            if budget.reserve_any_order(pairs, limit):
                 return PropertyOrder(exact, most if optional else None)
-    return PropertyOrder(frozenset())
+    return PropertyOrder(decisive, chains=[[name for name in members.values if name in decisive]])
 
 
 def members_of(

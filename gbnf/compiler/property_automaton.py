@@ -2,9 +2,9 @@
 
 A state says which properties may not come any more, which groups have one, and how many came, as far as
 bounds count them. Properties in any order close themselves only; in declared order, each closes all before
-it, too. Chains of properties interleave freely, and other properties may come anywhere in between. Objects of
-several shapes, the alternatives of a union, are one automaton: its state also is the set of shapes that what
-came before belongs to.
+it, too. Chains of properties interleave freely, and what is in no chain, as other properties, may come
+anywhere in between. Objects of several shapes, the alternatives of a union, are one automaton: its state also
+is the set of shapes that what came before belongs to.
 
 Invariants: a property of its own bit comes at most once, required ones always; there are no trailing commas.
 """
@@ -53,8 +53,9 @@ class ObjectMembers(NamedTuple):
 class PropertyOrder(NamedTuple):
     """Which properties come at most once, and in which order.
 
-    `exact`: those that come at most once. `rest_most`: how many of the other declared ones may come at most
-    (None: any number). `chains`: names that come in this order, all of them exact; None for any order.
+    `exact`: those that come at most once, among them each that is required. `rest_most`: how many of the
+    other declared ones may come at most (None: any number). `chains`: the exact ones, those of a chain in its
+    order; None for any order.
     """
 
     exact: frozenset[str]
@@ -83,14 +84,12 @@ class _Class(NamedTuple):
 class _State(NamedTuple):
     """What came before, as far as it matters.
 
-    `closed`: the properties that may not come any more. `required`: how many of the required ones without a
-    bit. `optional`: how many optional ones, as far as bounds count them. `rest`: how many declared ones that
-    may come twice. `satisfied`: the groups. `shapes`: those that are still possible. `chain`: of which alone
-    properties may come next, by index; None where any may.
+    `closed`: the properties that may not come any more. `optional`: how many optional ones, as far as bounds
+    count them. `rest`: how many declared ones that may come twice. `satisfied`: the groups. `shapes`: those
+    that are still possible. `chain`: of which alone properties may come next, by index; None where any may.
     """
 
     closed: int
-    required: int
     optional: int
     rest: int
     satisfied: int
@@ -100,8 +99,8 @@ class _State(NamedTuple):
     @property
     def progress(self) -> int:
         """A number that each step makes greater, unless it leads back to the state."""
-        counts = self.required + self.optional + self.rest
-        return counts + self.closed.bit_count() + self.satisfied.bit_count() - self.shapes.bit_count()
+        counts = self.optional + self.rest + self.closed.bit_count() + self.satisfied.bit_count()
+        return counts - self.shapes.bit_count()
 
 
 #: A class and the state after it, by their indices.
@@ -137,7 +136,6 @@ class PropertyAutomaton:
         self._bits = {name: 1 << index for index, name in enumerate(exact)}
         self._needed = [self._mask(members.required) for members in shapes]
         only = shapes[0]
-        self._required = len(only.required - order.exact)
         self._least = max(only.least - len(only.required), 0)
         self._most = None if only.most is None else only.most - len(only.required)
         self._counted = max(self._least, self._most or 0)
@@ -163,15 +161,20 @@ class PropertyAutomaton:
         self._chains: list[tuple[range, int]] = []
         for chain in chains:
             first = len(self._classes)
-            self._classes += self._declared(shapes, chain)
+            self._classes += self._declared(shapes, chain, is_chain=self._is_ordered)
             self._chains.append((range(first, len(self._classes)), self._mask(chain)))
+        first = len(self._classes)
+        if self._is_ordered:
+            rest = [name for name in names if name not in order.exact]
+            self._classes += self._declared(shapes, rest, is_chain=False)
         others: dict[Expr, int] = {}
         for index, members in enumerate(shapes):
             for other in members.others:
                 others[other] = others.get(other, 0) | 1 << index
-        self._others = range(len(self._classes), len(self._classes) + len(others))
         for other, mask in others.items():
             self._classes.append(_Class("", other, "", 0, 0, mask, is_required=False, satisfies=0))
+        #: The classes whose properties may come between those of the chains.
+        self._anywhere = range(first, len(self._classes))
         self._states: list[_State] = []
         self._nodes: list[_Node] = []
         self._entered: Counter[_Step] = Counter()
@@ -188,11 +191,13 @@ class PropertyAutomaton:
     def _mask(self, names: frozenset[str] | Sequence[str]) -> int:
         return sum([self._bits.get(name, 0) for name in names])
 
-    def _declared(self, shapes: Sequence[ObjectMembers], names: Sequence[str]) -> Iterator[_Class]:
+    def _declared(
+        self, shapes: Sequence[ObjectMembers], names: Sequence[str], *, is_chain: bool
+    ) -> Iterator[_Class]:
         """Yield the classes of declared properties; all that may come twice are one class."""
         layout, required = self._layout, shapes[0].required
         # In any order, many states have the same properties, and all they have in common is this.
-        prefix = "" if self._is_ordered else commonprefix([layout.key(name) for name in names])  # noqa: RUF071  # no paths
+        prefix = "" if is_chain else commonprefix([layout.key(name) for name in names])  # noqa: RUF071  # no paths
         words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
         labels: dict[int, str] = {}
         closes: dict[int, int] = {}
@@ -210,10 +215,10 @@ class PropertyAutomaton:
                 key = (bit, mask, name in required, satisfies)
                 words.setdefault(key, []).append((layout.key(name), seq(layout.colon, value)))
             earlier |= bit
-            closes[bit] = earlier if self._is_ordered else bit
+            closes[bit] = earlier if is_chain else bit
         for (bit, mask, is_required, satisfies), pairs in words.items():
             text, body = pairs[0]
-            if not self._is_ordered:
+            if not is_chain:
                 pairs.sort(key=itemgetter(0))
                 text = prefix
                 body = factor_prefixes([seq(literal(word[len(prefix) :]), rest) for word, rest in pairs])
@@ -221,20 +226,15 @@ class PropertyAutomaton:
 
     def _follower(self, state: _State, number: int) -> _State | None:
         """Return the state after a property of a class; None if none may come."""
-        closed, required, optional, rest, satisfied, shapes, _ = state
+        closed, optional, rest, satisfied, shapes, _ = state
         kind = self._classes[number]
         bit, closes = kind.bit, kind.closes
         shapes &= kind.shapes
         if not shapes or closed & bit:
             return None
-        if kind.is_required:
-            if not bit:
-                if required == self._required:
-                    return None
-                required += 1
-        elif self._most is not None and optional >= self._most:
-            return None
-        else:
+        if not kind.is_required:
+            if self._most is not None and optional >= self._most:
+                return None
             optional = min(optional + 1, self._counted)
             if kind.label and not bit and self._rest_most is not None:
                 if rest == self._rest_most:
@@ -244,7 +244,7 @@ class PropertyAutomaton:
         for index, mask in enumerate(self._group_masks):  # of each group, one has come or may come
             if mask and not satisfied >> index & 1 and not mask & ~closed:
                 return None
-        return _State(closed, required, optional, rest, satisfied, shapes)
+        return _State(closed, optional, rest, satisfied, shapes)
 
     def _following(self, state: _State) -> Iterator[tuple[int | None, _State]]:
         """Yield the classes whose properties may come next, and None for those beyond a chunk."""
@@ -252,7 +252,7 @@ class PropertyAutomaton:
             for number, kind in enumerate(self._classes):
                 shapes = state.shapes & kind.shapes
                 if shapes and not state.closed & kind.bit:
-                    yield number, _State(state.closed | kind.closes, 0, 0, 0, 0, shapes)
+                    yield number, _State(state.closed | kind.closes, 0, 0, 0, shapes)
             return
         for chain, (classes, mask) in enumerate(self._chains):
             if state.chain not in (None, chain):
@@ -271,14 +271,14 @@ class PropertyAutomaton:
                 if end < len(classes):
                     closes = self._classes[classes[end - 1]].closes
                     yield None, state._replace(closed=state.closed | closes, chain=chain)
-        for number in self._others if state.chain is None else ():
+        for number in self._anywhere if state.chain is None else ():
             follower = self._follower(state, number)
             if follower is not None:
                 yield number, follower
 
     def _explore(self) -> None:
         """Find all states, the first one being the start, and their steps. Raises TooManyStatesError."""
-        start = _State(0, 0, 0, 0, 0, (1 << len(self._needed)) - 1)
+        start = _State(0, 0, 0, 0, (1 << len(self._needed)) - 1)
         numbers = {start: 0}
         self._states.append(start)
         for state in self._states:  # it grows while it is walked
@@ -379,8 +379,7 @@ class PropertyAutomaton:
         return self._keys[index]
 
     def _may_end(self, state: _State) -> bool:
-        is_counted = state.required == self._required and state.optional >= self._least
-        return is_counted and any(
+        return state.optional >= self._least and any(
             state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied
             for index, (needed, groups) in enumerate(zip(self._needed, self._owned, strict=True))
         )

@@ -37,14 +37,14 @@ def compile_schema(
 ) -> Grammar:
     """Compile the grammar of the JSON texts that satisfy a JSON Schema, or that a pydantic model accepts.
 
-    Properties come in any order; large objects also accept an optional one of them twice, very large ones any
-    of them (the report names them). With `property_order="declared"`, the order is the schema's: objects of
-    any size are exact then, and valid ones in another order are refused. See `gbnf.compiler.layout` for
-    `whitespace`. Without `max_depth`, recursive schemas become recursive rules. If `closed`, an object that
-    declares properties but not `additionalProperties` allows no others. By default, those of a JSON Schema
-    are open, as in the standard, and those of a Python type are closed. Numbers have at most 39 digits before
-    the decimal point and 20 after it; with `bounded_digits=False`, integers and fractions may have any number
-    of digits.
+    Properties come in any order; large objects also accept an optional one of them twice, which is reported,
+    and more than eight required ones come in the schema's order only. With `property_order="declared"`, all
+    do: objects of any size are exact then, and valid ones in another order are refused. See
+    `gbnf.compiler.layout` for `whitespace`. Without `max_depth`, recursive schemas become recursive rules. If
+    `closed`, an object that declares properties but not `additionalProperties` allows no others. By default,
+    those of a JSON Schema are open, as in the standard, and those of a Python type are closed. Numbers have
+    at most 39 digits before the decimal point and 20 after it; with `bounded_digits=False`, integers and
+    fractions may have any number of digits.
 
     `schema` may also be any other type that pydantic validates, such as a dataclass.
 
