@@ -269,7 +269,7 @@ def the_history_grows_by_one_call_and_one_result(chosen: ResolvedOptions, driven
     before: list[Any] = []
     for number, effect in enumerate(each for each in driven.of(CallModel) if each.purpose == "call"):
         messages = list(effect.request.messages)
-        if chosen.reasoning == "free" and chosen.reasoning_tags is not None:
+        if chosen.reasoning == "free" and chosen.model.reasoning_tags is not None:
             assert messages.pop()["thinking"] == "closed"
         elif messages[-1]["content"] == "Now write the next call.":
             assert chosen.reasoning == "free"
