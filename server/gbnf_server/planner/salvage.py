@@ -27,7 +27,7 @@ from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.planner.call_checks import FENCED, is_blank, is_fragment, words
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
-from gbnf_server.system.event_loop import shared_loop
+from gbnf_server.system.event_loop import run_in_thread
 
 GRAMMAR = r"""
 root ::= line ("\n" line?){0,40}
@@ -109,7 +109,8 @@ def salvage(
     )
     asking = asyncio.wait_for(collect_answer(backend, Asked(request)), timeout_s)
     try:
-        answer = shared_loop().start(asking).result(timeout_s + _GRACE_S)
+        # a loop of its own: a backend that blocks it holds up nothing else
+        answer = run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
     except TimeoutError:
         return answer_from_results(done, language, f"hang: no answer within {timeout_s:g} s")
     except Exception as error:  # noqa: BLE001 - whatever a backend raises
