@@ -79,6 +79,7 @@ class _ThreadedCall:
             self._cancel()
 
     def _run(self) -> Any:
+        self._context.check_not_ended()  # the function may start what it returns
         value = self._function(self._arguments, self._context)
         if inspect.isawaitable(value):
             return asyncio.run(self._awaited(value))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ from gbnf_server.mcp.elicitation import answer_server
 from gbnf_server.mcp.log import OnLog
 from gbnf_server.mcp.results import result_object
 from gbnf_server.system.errors import ExecutorError
-from gbnf_server.system.event_loop import BackgroundLoop
+from gbnf_server.system.event_loop import BackgroundLoop, run_in_thread
 
 START_TIMEOUT_S = 60.0
 """For a server to start and list its tools: `npx` may download it first."""
@@ -117,9 +118,12 @@ class McpFunction:
 
     async def _call(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
         """Return the result of a call. What the server logs meanwhile is its output. Raises ExecutorError."""
+        questions: list[Future[mcp_types.ElicitResult]] = []
 
         async def ask(params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
-            return await asyncio.to_thread(answer_server, self._connection.name, params, context)
+            asking = run_in_thread(partial(answer_server, self._connection.name, params, context))
+            questions.append(asking)
+            return await asyncio.wrap_future(asking)
 
         if all(tool.name != self._name for tool in self._connection.tools):
             raise ExecutorError(
@@ -130,13 +134,15 @@ class McpFunction:
         try:
             caller = Caller(ask, context.turn, context.workspace.root)
             result = await self._connection.call(self._name, arguments, caller)
+            # a person who is still asked would answer the next question with what is meant for this one
+            await asyncio.gather(*map(asyncio.wrap_future, questions), return_exceptions=True)
             name = context.tool or self._name
             value = await asyncio.to_thread(result_object, name, result, self._output_schema, context)
         except ExecutorError as error:
             error.add_note(log.since(before))
             raise
         if context.on_output is not None and (logged := log.since(before)):
-            context.on_output(context.secrets.redact(logged))
+            await asyncio.to_thread(context.on_output, context.secrets.redact(logged))
         return value
 
 
