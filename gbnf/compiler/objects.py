@@ -5,8 +5,9 @@ interleave freely.
 
 In any order, exactly, that takes a state for each set of properties that came before. Small objects have
 them. Larger ones have them for their required properties only, and count the others as far as that is needed:
-an optional property may then come twice. Where even the required ones are too many, these come in declared
-order, with the others anywhere between them. So a required property is never missing and never comes twice.
+an optional property may then come twice. Where even the required ones are too many, for one object or for the
+budget of the schema, these come in declared order, those of different schemas interleaved, with the others
+anywhere between them. So a required property is never missing and never comes twice.
 
 Objects of several shapes, the alternatives of a union, are one automaton where that is small. Each shape by
 itself would be a stack of llama.cpp's engine until the object ends, and recursive ones multiply.
@@ -30,8 +31,9 @@ from gbnf.work_limits import TooManyStatesError
 MAX_EXACT_PAIRS = 200
 #: The same where only the required properties are told apart.
 MAX_REQUIRED_PAIRS = 1300
-#: The most pairs of all such objects of a schema.
+#: The most pairs of all such objects of a schema; beyond, an object may still take a few.
 MAX_ANY_ORDER_PAIRS = 3_000
+FREE_PAIRS = 40
 #: The most states of an object that counts its properties, or in which some are alternatives.
 MAX_COUNTING_STATES = 2000
 #: The most required properties of several shapes as one automaton; its most states, and those in a schema.
@@ -66,9 +68,9 @@ class OrderBudget:
 
     def reserve_any_order(self, pairs: int, most: int = MAX_EXACT_PAIRS) -> bool:
         """Take `pairs` for any order of an object, which may take `most`; return whether possible."""
-        if pairs > min(most, self._any_order_left):
+        if pairs > min(most, max(self._any_order_left, FREE_PAIRS)):
             return False
-        self._any_order_left -= pairs
+        self._any_order_left = max(self._any_order_left - pairs, 0)
         return True
 
     def reserve_interleaving(self, pairs: int) -> bool:
@@ -98,9 +100,10 @@ def object_expr(
     members = members_of(shape, values, others, layout, scope)
     if members is None:
         return ObjectExpr(EMPTY_LANGUAGE)
+    chains = _chains(shape, members)
     if budget.any_order and len(members.values) > 1:
-        return members_expr(members, layout, scope, budget)
-    return members_expr(members, layout, scope, budget, _joined(_chains(shape, members), budget))
+        return members_expr(members, layout, scope, budget, declared=chains)
+    return members_expr(members, layout, scope, budget, _joined(chains, budget))
 
 
 def members_expr(
@@ -109,13 +112,17 @@ def members_expr(
     scope: Scope,
     budget: OrderBudget,
     chains: Sequence[Sequence[str]] | None = None,
+    declared: Sequence[Sequence[str]] = (),
 ) -> ObjectExpr:
-    """Return the objects of one shape, with their properties in the order of chains, or in any."""
+    """Return the objects of one shape, with their properties in the order of chains, or in any.
+
+    `declared`: the chains of those that come in declared order where any order takes too much.
+    """
     before = len(scope.table.productions)
     loosened: list[tuple[str, str]] = []
     while True:
         order = (
-            _any_order(members, budget)
+            _any_order(members, budget, declared)
             if chains is None
             else PropertyOrder(frozenset(members.values), chains=chains)
         )
@@ -168,18 +175,23 @@ def joint_expr(
     return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())
 
 
-def _any_order(members: ObjectMembers, budget: OrderBudget) -> PropertyOrder:
+def _any_order(
+    members: ObjectMembers, budget: OrderBudget, declared: Sequence[Sequence[str]]
+) -> PropertyOrder:
     """Return which properties come at most once, as many as the budget allows, and the order of these."""
-    names, decisive = frozenset(members.values), members.decisive
+    names, required = frozenset(members.values), members.required
     counts = max(members.least, members.most or 0) - len(members.required)
-    for exact, limit in ((names, MAX_EXACT_PAIRS), (decisive, MAX_REQUIRED_PAIRS)):
+    for exact in dict.fromkeys([names, members.decisive, required]):
+        limit = MAX_REQUIRED_PAIRS if exact <= members.decisive else MAX_EXACT_PAIRS
         optional = len(names - exact)
         for most in dict.fromkeys([None if members.others else optional, None]):
             states = ((most or 0) + 1) * (max(counts, 0) + 1)
             pairs = (states << len(exact)) * (len(exact) + 2 * bool(optional)) // 2
             if budget.reserve_any_order(pairs, limit):
                 return PropertyOrder(exact, most if optional else None)
-    return PropertyOrder(decisive, chains=[[name for name in members.values if name in decisive]])
+    chains = [[name for name in chain if name in required] for chain in declared or [[*members.values]]]
+    chains = [chain for chain in chains if chain]
+    return PropertyOrder(required, chains=_joined(chains, budget) if chains else None)
 
 
 def members_of(

@@ -39,7 +39,7 @@ def compile_schema(
 
     Properties come in any order; large objects also accept an optional one of them twice, which is reported,
     and more than eight required ones come in the schema's order only. With `property_order="declared"`, all
-    do: objects of any size are exact then, and valid ones in another order are refused. See
+    properties do: objects of any size are exact then, and valid ones in another order are refused. See
     `gbnf.compiler.layout` for `whitespace`. Without `max_depth`, recursive schemas become recursive rules. If
     `closed`, an object that declares properties but not `additionalProperties` allows no others. By default,
     those of a JSON Schema are open, as in the standard, and those of a Python type are closed. Numbers have

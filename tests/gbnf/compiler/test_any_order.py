@@ -188,6 +188,41 @@ def test_unique_items_that_are_listed_objects_take_every_order() -> None:
     assert accepts(compile_schema(schema, property_order="any"), '[3, {"b": 2, "a": 1}]')
 
 
+A, B = [f"a{number}" for number in range(6)], [f"b{number}" for number in range(6)]
+
+
+def _required(names: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"const": 1} for name in names}, "required": names}
+
+
+@pytest.mark.parametrize(
+    ("schema", "orders"),
+    [
+        ({"allOf": [_required(A), _required(B)]}, [A + B, B + A, A[:3] + B + A[3:]]),
+        ({**_required(B), "allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": _required(A)}}, [A + B, B + A]),
+        ({**_required(A), "required": ["zz", *A, *B]}, [["zz", *A, *B]]),
+        ({**_required(A + B), "required": [], "requires_one_of": [A + B]}, [["a3", "a1"], ["b2"]]),
+        ({**_required(A + B), "required": [], "requires_one_of": [A, B]}, [["b3", "a1"], ["a1", "b0", "a0"]]),
+    ],
+)
+@pytest.mark.parametrize("property_order", ["any", "declared"])
+def test_required_properties_of_several_schemas_interleave(
+    schema: Any, orders: list[list[str]], property_order: Any
+) -> None:
+    grammar = compile_schema(schema, property_order=property_order)
+    for order in orders:
+        if property_order == "any" or "requires_one_of" not in schema:
+            assert accepts(grammar, json.dumps(dict.fromkeys(order, 1))), order
+
+
+def test_a_few_required_properties_come_in_any_order_however_many_objects_there_are() -> None:
+    one = {**_required(A), "required": ["a0", "a1"]}
+    schema = {"type": "array", "prefixItems": [{**one, "description": str(n)} for n in range(40)]}
+    grammar = compile_schema(schema, property_order="any")
+    assert accepts(grammar, json.dumps([{"a1": 1, "a0": 1}] * 40))
+    assert not accepts(grammar, json.dumps([{"a1": 1}] * 40))
+
+
 @pytest.mark.parametrize("count", [8, 9, 40])
 def test_a_listed_object_of_many_properties_is_exact_in_any_order_or_in_its_own(count: int) -> None:
     value = dict.fromkeys((f"p{number}" for number in range(count)), 1)
