@@ -320,5 +320,6 @@ def _answer_of(deltas: Iterable[Delta], written: Iterable[WrittenCall], tools: I
     calls, invalid = resolve_calls(raw_calls, "native", ToolNames(tools), notes)
     if not calls and not invalid:
         return FinalAnswer(content, reasoning)
-    around = inside_prose, preface
-    return ToolCalls(calls, "native", invalid, content.strip(), reasoning, tuple(notes), *around)
+    return ToolCalls(
+        calls, "native", invalid, content.strip(), reasoning, tuple(notes), inside_prose, preface
+    )

@@ -192,6 +192,15 @@ async def ask(ctx: Context) -> CallToolResult | InputRequiredResult:
 
 
 @server.tool()
+async def ask_briefly(ctx: Context) -> CallToolResult:
+    """Ask the person, and return before an answer comes, which is said on standard error."""
+    with anyio.move_on_after(0.1):
+        await ctx.session.elicit_form("Choose", QUESTION, ctx.request_id)
+    _say("does not wait")
+    return CallToolResult(content=[TextContent(text="nobody answered")])
+
+
+@server.tool()
 async def roots(ctx: Context) -> CallToolResult:
     """Return the roots of the client."""
     found = await ctx.session.list_roots()

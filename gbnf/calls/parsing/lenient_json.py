@@ -83,7 +83,7 @@ def load(text: str, *, truncated: bool = False) -> Loaded:
     `truncated`: the text may end anywhere; what it ends inside is left out, except for a string. Raises
     InvalidJsonError.
     """
-    if _EDN.match(text) and len(text) <= REPAIR_LIMIT:  # which is no JSON
+    if _EDN.match(text) and len(text) <= REPAIR_LIMIT:  # JSON never begins so
         value = parse_json(_edn_as_json(text), control_characters=True)
         return Loaded(value, (Repair("json", "read it as EDN"),))
     repairs: tuple[Repair, ...] = ()

@@ -101,12 +101,13 @@ SMALL_NATIVE_MODEL = 3_000_000_000
 """Parameters below which a model that calls in the format of its chat template is small."""
 
 
-def default_prompt_style(*names: str) -> PromptStyle:
-    """Return the prompt style for a model by its name, or by texts that have it.
+DEMO_MODEL_NAME = "gbnf-planner-demo"
+"""The bundled model's name in its metadata and its chat template; it is trained with the minimal style."""
 
-    The bundled model, which has its name in its metadata and its chat template, is trained with "minimal".
-    """
-    return "minimal" if any("gbnf-planner-demo" in name for name in names) else "full"
+
+def default_prompt_style(*texts: str) -> PromptStyle:
+    """Return the prompt style for a model of a server by what has its name: an alias, a chat template."""
+    return "minimal" if any(DEMO_MODEL_NAME in text for text in texts) else "full"
 
 
 MAX_ALTERNATIVES = 16

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from gbnf.tools import RunPolicy, Tool, load_tools
 from gbnf_bench.code_versions import code_identity
 from gbnf_server.executors import Context, Field, Form, ScriptedPerson, Write, run_executor
-from gbnf_server.executors.in_process import _Deadline
+from gbnf_server.executors.in_process import _Deadline, _ThreadedCall
 from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 from gbnf_server.system.event_loop import shared_loop
 from support.executors import Slow, snapshot, world
@@ -187,6 +187,16 @@ def test_what_runs_in_another_event_loop_is_cancelled_after_its_time(tmp_path: P
     go.set()
     assert cancelled.wait(20)
     assert called(tmp_path, lambda *_: loop.start(asyncio.sleep(0, {"a": 1}))) == {"a": 1}
+
+
+def test_a_call_that_has_ended_before_it_begins_starts_nothing(tmp_path: Path) -> None:
+    began: list[bool] = []
+    context = world(tmp_path)
+    context.ended.set()
+    call = _ThreadedCall(lambda *_: began.append(True), {}, context)
+    with pytest.raises(ExecutorError, match="has ended"):
+        call.done.result(20)
+    assert not began
 
 
 def test_a_coroutine_does_not_begin_after_its_time(tmp_path: Path) -> None:

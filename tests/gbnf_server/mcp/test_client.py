@@ -20,6 +20,7 @@ from mcp_types import CONNECTION_CLOSED
 from gbnf.tools import Tool
 from gbnf_server.executors import (
     Context,
+    Form,
     Person,
     ScriptedPerson,
     Workspace,
@@ -169,6 +170,34 @@ def test_a_question_goes_to_the_person(session: Session, tmp_path: Path) -> None
 
 def test_a_question_that_nobody_answers_is_cancelled(session: Session, there: Context) -> None:
     assert session.call("ask", {}, there)["text"] == "cancel None"
+
+
+def test_a_call_that_has_asked_ends_after_the_person_has_answered(tmp_path: Path) -> None:
+    """A later question would otherwise get what was meant for this one."""
+    returned, was_early, log = threading.Event(), list[bool](), list[str]()
+
+    class Thoughtful(ScriptedPerson):
+        def answer(self, form: Form) -> dict[str, Any]:
+            wait_until(lambda: "does not wait" in log)
+            was_early.append(returned.wait(0.5))
+            return super().answer(form)
+
+    person = Thoughtful({"colour": "red", "number": "1", "wish": "x"})
+    with mcp_tools(sdk_server("--legacy"), on_log=lambda _, line: log.append(line)) as mcp:
+        result = run_executor(named(mcp, "ask_briefly"), {}, context(tmp_path, person))
+        returned.set()
+    assert result == {"text": "nobody answered"}
+    assert was_early == [False]
+
+
+def test_output_is_heard_where_other_calls_can_be_made(local: Session, there: Context) -> None:
+    results: list[dict[str, Any]] = []
+
+    def hear(_output: str) -> None:
+        results.append(run_executor(with_limit(named(local.mcp, "echo"), 20), {"text": "hi"}, there))
+
+    assert local.call("steps", {}, replace(there, on_output=hear)) == {"text": "done"}
+    assert results == [{"text": "hi"}]
 
 
 def test_an_invalid_answer_is_asked_again_and_then_declined(local: Session, tmp_path: Path) -> None:
