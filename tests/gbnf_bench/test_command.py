@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gbnf_bench.snapshots import Snapshot
 from gbnf_server.cli import main
 from gbnf_server.cli.errors import ExitCode
 from gbnf_server.system.errors import SetupError
+from support.folders import full_disk
 from support.server import Reply, scripted
 
 SUITE = """
@@ -169,16 +169,12 @@ def test_an_output_path_that_cannot_be_written_is_an_error(
 
 def test_a_run_that_cannot_be_logged_is_an_error(tmp_path: Path) -> None:
     record = RunRecord("s", "c", "union", 0, 0, "f", [], Snapshot(), Snapshot())
-    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RunLog(tmp_path / "one.jsonl") as log:
         log.add(record)
         size = log.path.stat().st_size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, kept[1]))
-        try:
-            with pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*\. Free some space"):
-                log.add(replace(record, case="d"))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+        refused = pytest.raises(SetupError, match=r"one\.jsonl can't be written: .*\. Free some space")
+        with full_disk(size), refused:
+            log.add(replace(record, case="d"))
     with RunLog(tmp_path / "one.jsonl") as log:
         assert ("s", "c", "union", 0) in {key for key, _ in log.records}
 

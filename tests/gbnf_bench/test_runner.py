@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import resource
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -47,6 +46,7 @@ from gbnf_server.system.errors import (
 )
 from support.effort import scaled
 from support.executors import bundled_tools
+from support.folders import full_disk
 from support.scripts import Told
 
 TOOLS = tuple(bundled_tools().values())
@@ -178,13 +178,8 @@ def test_half_a_surrogate_pair_is_kept_as_it_is_read_again(tmp_path: Path) -> No
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("before")
-    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, kept[1]))
-    try:
-        with pytest.raises(SetupError, match="File too large"):
-            replace_file(path, "after " * 10)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    with full_disk(10), pytest.raises(SetupError, match="File too large"):
+        replace_file(path, "after " * 10)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "before")]
     replace_file(path, "after \ud800")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a.json", "after ?")]

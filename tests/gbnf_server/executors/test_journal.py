@@ -132,6 +132,7 @@ from pathlib import Path
 from gbnf_server.executors import MakeFolder, Trash, Workspace, Write
 from gbnf_server.executors.journal import Journal
 
+sys.dont_write_bytecode = True  # a module compiled under the limit would be written in part
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 root, sends = Path(sys.argv[1]), sys.argv[2] == "sends"
 for number in range(1, 1000):

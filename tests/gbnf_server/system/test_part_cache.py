@@ -237,7 +237,9 @@ def test_a_folder_that_does_not_work_is_no_error(
 
 @pytest.mark.slow
 def test_a_write_that_fails_leaves_no_file(tmp_path: Path, right_hash: str) -> None:
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n" + COMPILE
+    # Modules compiled under this limit would be written in part, for each later process to read.
+    limited = "import resource, sys; sys.dont_write_bytecode = True\n"
+    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n" + COMPILE
     found, _ = finish(start(tmp_path, program=limited))
     assert found == right_hash
     assert not [*tmp_path.iterdir()]
