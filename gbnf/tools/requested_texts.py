@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from gbnf.strict_json import scalars_of
-from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, PATH, QUOTED, TERM, names_in
+from gbnf.tools.request_values import (
+    FOLDER_ARGUMENT,
+    LONGEST_REQUEST,
+    PATH,
+    QUOTED,
+    TERM,
+    names_in,
+    names_kind_of_file,
+)
 from gbnf.tools.tool import Tool
 
 _DESTINATION: Final = re.compile(
@@ -30,15 +38,15 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
     request quotes in it; a text that the request has in other letter case is written as there; and one
     with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
-    that, as does one that begins with it and adds one or two words of the request. A list some of whose texts
-    are in the request has none that are neither there nor in `known`, the results so far, if the first ones
-    have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and 15", become
-    the first of them. The two times of "from 14:00 to 16:30" become one interval.
+    that, as does one that begins with it, unless it describes a text: "write a poem to a.txt". A list some of
+    whose texts are in the request has none that are neither there nor in `known`, the results so far, if the
+    first ones have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and
+    15", become the first of them. The two times of "from 14:00 to 16:30" become one interval.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
-    dictated = [match["text"] for match in _DICTATED.finditer(request)]
+    dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
     names = names_in(request)
     said = frozenset(TERM.findall(request.casefold()))
     groups = said | frozenset(TERM.findall(known.casefold()))
@@ -64,8 +72,9 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
                 text = rest[: destination.start()]
             elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
                 text = rest[:-2]
-        if whole_text := next((quote for quote in dictated if _means(text, quote, said)), ""):
-            return whole_text
+        for whole, is_marked in dictated:
+            if _means(text, whole, said) or _has_dictated(text, whole, is_marked=is_marked):
+                return whole
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
@@ -189,6 +198,39 @@ def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> di
     return {name: path(name, value) for name, value in arguments.items()}
 
 
+_SAYS_MORE: Final = re.compile(
+    r"\b(?:all|every\w*|any\w*|each|others?|rest|both|except|but|them|these|those|copies|backups?|tutt[oie]|ogni"
+    r"|altr[oaie]|rest[oi]|tranne|eccetto|entramb[ie]|quest[ie]|quelli)\b|\*",
+    re.IGNORECASE,
+)
+
+
+def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collection[str]) -> frozenset[str]:
+    """Return the files in the lists of a call that results have, and that a request does not name.
+
+    `entries`: those of the results. Only for a request that names files, and says of no others: "delete
+    old/draft.txt", for which a small model searches the folder, and deletes all that is in it.
+    """
+    request = request[:LONGEST_REQUEST].casefold()
+    names = {match[0].rstrip(".,;?!)") for match in PATH.finditer(request)}
+    if not any(map(_FILE_NAME.fullmatch, (name.rpartition("/")[2] for name in names))):
+        return frozenset()
+    if _SAYS_MORE.search(request) or names_kind_of_file(request):
+        return frozenset()
+    items = {
+        item
+        for value in arguments.values()
+        if isinstance(value, list)
+        for item in value
+        if isinstance(item, str)
+    }
+    return frozenset(
+        item
+        for item in items.intersection(entries)
+        if PATH.fullmatch(item) and names.isdisjoint({item.casefold(), item.casefold().rpartition("/")[2]})
+    )
+
+
 def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call that makes folders with the folders of the files in them.
 
@@ -207,10 +249,11 @@ def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 _FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
+_WRITE: Final = r"(?:write|save|put|scrivi|salva|metti)"
 _DICTATED: Final = re.compile(
     # a run of spaces is matched in one way, so that no request takes more than linear time
-    rf"\b(?:(?:write|save|put|scrivi|salva|metti)(?:\s++{_TEXT})?|{_TEXT})"
-    r"\s++(?P<text>[^\n\"'`“«]{1,400}?)"
+    rf"\b(?={_WRITE}|{_TEXT})(?:{_WRITE}\s++)?+(?P<marker>{_TEXT}\s++)?+"
+    r"(?P<text>[^\n\"'`“«]{1,400}?)"
     rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
     re.IGNORECASE,
 )
@@ -232,6 +275,30 @@ def _means(text: str, whole: str, said: frozenset[str]) -> bool:
     others = some - every - _LINKS
     is_longer = text.casefold().startswith(whole.casefold()) and len(others) <= _MOST_ADDED and others <= said
     return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
+
+
+_DETERMINED: Final = re.compile(
+    r"(?:an?|the|some|my|our|your|this|that|all|\d+|one|two|three|four|five|un[ao]?|il|lo|la|i|gli|le)\b",
+    re.IGNORECASE,
+)
+_ABOUT: Final = re.compile(
+    rf"\b(?:about|of|on|for|su[li]?|sull[ae]|di|de[il]|per)\b|{PATH.pattern}", re.IGNORECASE
+)
+
+
+def _has_dictated(text: str, whole: str, *, is_marked: bool) -> bool:
+    """Return whether a text is a dictated one with more words around it: "Milk and bread are great choices".
+
+    `is_marked`: the request calls it a text: "the text milk and bread". Otherwise one that begins with an
+    article, or is about something, may describe the text: "write a poem about bread to a.txt".
+    """
+    if _ABOUT.search(whole) or (not is_marked and _DETERMINED.match(whole)):
+        return False
+    some, every = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
+    if {word for word in some if word.isdigit()} - {*every}:
+        return False  # a value that the model has computed
+    starts = range(len(some) - len(every) + 1) if is_marked else range(1)
+    return len(every) > 1 and any(some[at : at + len(every)] == every for at in starts)
 
 
 _SOURCE: Final = re.compile(

@@ -42,6 +42,7 @@ from gbnf.tools.requested_texts import (
     appends,
     as_requested,
     is_only_source,
+    unnamed_files,
     with_content,
     with_folders,
     with_known_paths,
@@ -235,11 +236,31 @@ def check_call(
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
         for refusal, problem in _message_faults(call["arguments"]["message"], state, options):
             raise CallRefusedError(refusal, problem)
+    is_limited = options.is_small and tool.run.effect == "write"
+    if is_limited and (limited := _only_named(call["arguments"], state)) != call["arguments"]:
+        call, repairs = call | {"arguments": limited}, (*repairs, "files: only those that the request names")
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
+    if is_limited:
+        arguments = _only_named(arguments, state)
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _only_named(arguments: dict[str, Any], state: RunState) -> dict[str, Any]:
+    """Return the arguments of a call that changes something without files that were found and not meant."""
+    entries = {each for several in state.entries.values() for each in several if isinstance(each, str)}
+    unnamed = unnamed_files(arguments, said(state), entries)
+    if not unnamed:
+        return arguments
+    kept = {
+        name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
+        for name, value in arguments.items()
+    }
+    if any(value == [] != arguments[name] for name, value in kept.items()):
+        raise CallRefusedError("invalid", f"the request is not about {', '.join(sorted(unnamed))}")
+    return kept
 
 
 def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> Iterator[tuple[Refusal, str]]:

@@ -360,6 +360,8 @@ class _Loop(ModelCalls):
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
+            if is_done and any(each.refusal == "repeated" and each.text == step.text for each in state.steps):
+                return (yield from self._answer_done())  # it has been told so before
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.preference and is_answer and offer.own and not succeeded(state.steps):

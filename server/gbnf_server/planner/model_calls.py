@@ -352,11 +352,18 @@ class ModelCalls:
 
         state, options = self.state, self.options
         done = salvage.found(state.steps)
-        grammar = salvage.text_grammar() if options.dialect == "gbnf" else None
-        completion, _ = yield from self._ask(
-            salvage.answer_messages(state.query, done, options.language), grammar, "answer"
+        asked = salvage.answer_messages(state.query, done, options.language)
+        # as if it were to give an order: it begins again, with the word that says what it is to tell
+        changes = any(
+            step.name == tool.name and tool.run.effect == "write" for step in done for tool in state.described
         )
-        answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
+        beginnings = ["", localized(salvage.DONE, options.language)] if changes else [""]
+        for beginning in beginnings if options.dialect == "gbnf" else [""]:
+            grammar = salvage.text_grammar(beginning) if options.dialect == "gbnf" else None
+            completion, _ = yield from self._ask(asked, grammar, "answer")
+            answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
+            if answer.error != salvage.COPIED:
+                break
         if answer.by == "model":
             answer = replace(answer, text=self.with_unread(answer.text))
         return completion, answer

@@ -52,7 +52,16 @@ _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 """How the question renders results."""
 _COPIED_WORDS = 6
 _REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
+_SHORT_TEXT = 300
+_ASKS_FOR_TEXT = re.compile(
+    r"\s*(?:(?:please|(?:can|could) you|puoi)\s+)?"
+    r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi)?\b"
+    r"|what(?: is|'s|’s) in\b|what (?:do|does)\b.*\b(?:say|contain)\b|cosa (?:c['’]è|dice|contiene)\b)"
+    r"(?!.*\b\d+ \w)",  # a number of things
+    re.IGNORECASE,
+)
 _REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)  # the same words three times in a row
+COPIED = "error: the model copied the question"
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -75,6 +84,8 @@ _DONE = {
         "Rispondi con il risultato, in una o due frasi."
     ),
 }
+DONE = {"en": "Done: ", "it": "Fatto: "}
+"""What a second answer begins with, to a request for a change that the first one only repeats."""
 _LISTED = {
     "en": "This was done before it stopped:\n{found}",
     "it": "Prima di fermarsi è stato fatto questo:\n{found}",
@@ -119,9 +130,11 @@ def salvage(
 
 
 @cache
-def text_grammar() -> Grammar:
-    """Return the grammar of a salvaged answer."""
-    return Grammar.parse(GRAMMAR)
+def text_grammar(beginning: str = "") -> Grammar:
+    """Return the grammar of a salvaged answer that begins with this text."""
+    return Grammar.parse(
+        GRAMMAR.replace("root ::= line", f'root ::= "{beginning}" line') if beginning else GRAMMAR
+    )
 
 
 def messages(query: str, done: Sequence[Step], language: str = "en") -> tuple[Message, ...]:
@@ -197,7 +210,7 @@ def answer_from_text(
     if is_blank(answer) or is_fragment(answer, done):
         return answer_from_results(done, language, "error: the model wrote no answer")
     if copies_question(answer, query, language, may_restate=may_restate):
-        return answer_from_results(done, language, "error: the model copied the question")
+        return answer_from_results(done, language, COPIED)
     if any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(answer)):
         return answer_from_results(done, language, "error: the model repeated itself")
     numbers = tuple(step.number for step in done)
@@ -234,7 +247,9 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
 def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.5) -> str:
     """Return an answer with the entries of the last result after it, if it says no more than `least` of them.
 
-    A small model says that it has read a file, and not what is in it. Words of the request say nothing.
+    A small model says that it has read a file, and not what is in it. Words of the request say nothing. To a
+    request for a text itself, an answer has each word of a short one: "read plan.txt" is not answered by
+    "the plan was started on Monday".
     """
     result = done[-1].result or {}
     entries = result.get("entries")
@@ -242,6 +257,8 @@ def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
     said, new = set(words(answer)), set(words(listed)) - set(words(query))
+    if len(listed) <= _SHORT_TEXT and _ASKS_FOR_TEXT.match(query):
+        least = 1.0
     says_enough = len(new & said) >= max(least * len(new), 1) or not new
     return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
 

@@ -17,6 +17,7 @@ from gbnf.tools.requested_texts import (
     appends,
     as_requested,
     is_only_source,
+    unnamed_files,
     with_content,
     with_known_paths,
 )
@@ -241,6 +242,7 @@ def test_two_requests_in_one_may_take_several_calls(one: str, other: str) -> Non
 NOTE = 'save "pay the gardener" as a note in todo/garden.md'
 TAXES = "the tax on $30.45 in Chicago, Illinois and $52 in Sacramento, California"
 EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:30"
+LIST = "write milk and bread to shopping.txt"
 TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/packing.txt"
 
 
@@ -268,6 +270,13 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
         ("write a poem about honey to a.txt", {"t": "honey, honey"}, {"t": "honey, honey"}),
         ("write a poem about honey", {"t": "poem\nabout honey"}, {"t": "poem\nabout honey"}),  # to nowhere
         (TRIP, {"t": "Passport and tickets for Rome"}, {"t": "passport and tickets"}),
+        (LIST, {"t": "Milk and bread are great choices."}, {"t": "milk and bread"}),
+        (LIST, {"t": "The milk and bread"}, {"t": "The milk and bread"}),
+        ("salva il testo latte e pane in a.txt", {"t": "La testo latte e pane"}, {"t": "latte e pane"}),
+        ("save the words big blue whale in a.txt", {"t": 'It is "big blue whale".'}, {"t": "big blue whale"}),
+        ("write a long letter to a.txt", {"t": "A long letter\nDear Ada"}, {"t": "A long letter\nDear Ada"}),
+        ("write notes about Rome to a.txt", {"t": "Notes about Rome\nOld"}, {"t": "Notes about Rome\nOld"}),
+        ("put the line count of a.txt in b.txt", {"t": "Count of a.txt: ten"}, {"t": "Count of a.txt: ten"}),
         (
             TAXES,
             {"city": "Oslo, Illinois", "state": "Illinois"},
@@ -310,6 +319,27 @@ def test_texts_are_written_as_the_request_spells_them(
 ) -> None:
     assert as_requested(written, request_, '["known.txt"]') == meant
     assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+@pytest.mark.parametrize(
+    ("request_", "unnamed"),
+    [
+        ("delete old/draft.txt", {"old/final.txt"}),
+        ("please remove Draft.txt from old", {"old/final.txt"}),
+        ("delete old/draft.txt and old/final.txt", set()),
+        ("delete old/draft.txt and its copies", set()),
+        ("delete everything but old/keep.txt", set()),
+        ("delete what is in old", set()),
+        ("delete the text files in old", set()),
+        ("", set()),
+    ],
+)
+def test_files_that_a_request_does_not_name_are_found_beside_those_that_it_names(
+    request_: str, unnamed: set[str]
+) -> None:
+    entries = ["old/draft.txt", "old/final.txt"]
+    assert unnamed_files({"paths": [*entries, "new.txt"], "n": 1}, request_, entries) == unnamed
+    assert not unnamed_files({"paths": entries}, request_, ["other.txt"])
 
 
 READ = ["the key is under the stone", "call Ada"]

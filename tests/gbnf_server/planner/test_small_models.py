@@ -349,6 +349,72 @@ def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
     assert driven.run.answer == "Choose one.\n\n9:00\n10:00"
 
 
+@pytest.mark.parametrize(
+    ("query", "answer", "is_added"),
+    [
+        ("read notes/plan.txt", "The plan was started on Monday.", True),
+        ("what does notes/plan.txt say?", "It was started on Monday.", True),
+        ("read notes/plan.txt", "It says: start on Monday.", False),
+        ("when does notes/plan.txt start?", "It was started on Monday.", False),
+        ("read notes/plan.txt and tell me 2 things of it", "It was started on Monday.", False),
+    ],
+)
+def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: str, is_added: bool) -> None:
+    read = {"name": "read_files", "arguments": {"paths": ["notes/plan.txt"]}}
+    driven = drive(query, written(read), answer, answer, replies=[{"entries": ["start on Monday"]}])
+    assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
+
+
+def test_only_the_file_that_a_request_names_is_deleted() -> None:
+    find = {"name": "find_files", "arguments": {"base_path": "old", "pattern": "*.txt"}}
+    files = ["old/draft.txt", "old/final.txt"]
+    delete, referring, wrong = (
+        {"name": "delete_files", "arguments": arguments}
+        for arguments in ({"paths": files}, {"from_step": 1}, {"paths": files[1:]})
+    )
+    request, found = "delete old/draft.txt", [{"entries": files}, {}]
+    ending = {"name": "final_answer", "arguments": {"message": "Gone."}}
+    in_json = [json.dumps(find), json.dumps(referring), json.dumps(ending)]
+    for driven in (
+        drive(request, written(find), written(delete), "Gone.", replies=found),
+        drive(request, *in_json, options={"is_small": True}, replies=found),
+    ):
+        assert [effect.arguments for effect in driven.of(ExecuteTool)][1:] == [{"paths": files[:1]}]
+        assert driven.run.outcome == "answered"
+    driven = drive(request, written(find), written(wrong), *["It is not there."] * 5, replies=found)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files"]
+    assert driven.of(CallBlocked)[0].error.startswith("the request is not about old/final.txt")
+
+
+def test_a_call_that_is_done_and_repeated_twice_ends_the_run() -> None:
+    period = {"type": "object", "required": ["period"], "properties": {"period": {"enum": ["tomorrow"]}}}
+    described = {"en": "List the events of the calendar in a period."}
+    events = Tool.from_mapping({"name": "find_events", "description": described, "args": period})
+    slots, other = (
+        completion(written({"name": name, "arguments": {"period": "tomorrow"}}))
+        for name in ("find_events_empty", "find_events")
+    )
+    driven = drive_by_hand(
+        (*BUNDLED, events),
+        [slots, slots, other, slots, completion("At 9:00.")],
+        query="find 2 free slots tomorrow morning",
+        options=resolved(**SMALL),
+        replies=[{"entries": ["9:00", "10:00", "11:00"]}, ExecutorError("it does not work")],
+    )
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_events_empty", "find_events"]
+    assert [asked.purpose for asked in driven.of(CallModel)] == [*["call"] * 4, "answer"]
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "At 9:00.")
+
+
+def test_an_answer_that_only_repeats_the_request_begins_again() -> None:
+    driven = drive(ASKED, written(FOLDER), ASKED, "Done: invoices.", replies=[{"entries": ["invoices"]}])
+    *_, first, second = driven.of(CallModel)
+    assert (first.purpose, second.purpose) == ("answer", "answer")
+    assert [each.request.grammar.match("It is there.").complete for each in (first, second)] == [True, False]
+    assert second.request.grammar.match("Done: it is there.").complete
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
+
+
 def test_a_bare_result_with_escaped_brackets_is_no_answer() -> None:
     texts = [written(FOLDER), '\\u003ctool_response>\n{"step": 1}\n\\u003c/tool_response>', "It is there."]
     query = "create a folder invoices, then find out what is in reports"
