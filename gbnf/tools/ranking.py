@@ -191,6 +191,13 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
     return tuple(islice(found, _MAX_QUERY_WORDS))
 
 
+def says_no_more(query: str, tool: Tool) -> bool:
+    """Return whether each word of a request, but for stop words, is one for which `BM25` ranks a tool."""
+    words = set(_WORD.findall(_asked(query)))
+    languages = _languages(tuple(words))
+    return 0 < sum(bool(_terms(word, languages)) for word in words) == len(common_words(query, tool))
+
+
 def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]]:
     """Return the words of a request that ask for each tool, and for no more than one other.
 
@@ -449,10 +456,19 @@ def _languages(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
-    """Return the stems of a word; () for a stop word of one of the languages."""
+    """Return the stems of a word; () for a stop word of one of the languages.
+
+    An Italian word also has that of its imperative without pronouns: "leggili" is "leggi".
+    """
     if any(word in _STOP_WORDS[language] for language in languages):
         return ()
-    return tuple(f"{language}:{_stem(word, language)}" for language in languages)
+    stems = [f"{language}:{_stem(word, language)}" for language in languages]
+    if "italian" in languages and (imperative := _PRONOUNS.sub("", word)) != word:
+        stems.append(f"italian:{_stem(imperative, 'italian')}")
+    return tuple(dict.fromkeys(stems))
+
+
+_PRONOUNS: Final = re.compile(r"(?<=[^\W\d_]{3}[aei])(?:me|te|ce|glie)?(?:l[ioa]|mi|ci|gli)\Z")
 
 
 @lru_cache(maxsize=65536)

@@ -30,6 +30,7 @@ from gbnf.errors import GbnfError, clip
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
+from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
@@ -370,6 +371,9 @@ class _Loop(ModelCalls):
             state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         if state.choice and is_answer and not offer.own and not succeeded(state.steps):
             state.speaks = is_about(said(state), self.order.tools) is False
+        is_text = refused.refusal == "truncated" and not looks_like_call(step.text)
+        if is_text and self.options.is_small_native and not succeeded(state.steps):
+            state.speaks = True  # a song that does not end becomes no calculation
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

@@ -27,7 +27,15 @@ from gbnf.tools.coverage import (
 from gbnf.tools.evidence import gather_evidence
 from gbnf.tools.pool_filter import filter_pool, scored
 from gbnf.tools.providers import Provider
-from gbnf.tools.ranking import asking_words, common_words, file_readers, file_tools, names_file
+from gbnf.tools.ranking import (
+    asking_words,
+    common_words,
+    file_readers,
+    file_tools,
+    is_about,
+    names_file,
+    says_no_more,
+)
 from gbnf.tools.request_values import (
     LONGEST_REQUEST,
     asks_for_several,
@@ -250,6 +258,8 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     request = said(state)
     best = max(state.preference, key=state.preference.__getitem__, default="")
     chosen = best if state.choice.get(best, -inf) > SURE else ""
+    if "@" in request and is_about(request, [tool for tool in tools if tool.name == chosen]) is False:
+        chosen = ""  # it makes a folder of an address where nothing can be mailed
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
     words = _asking_words(tools, request, tuple(state.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
@@ -589,6 +599,15 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
     if any(scores[tool] >= _FAR * scores[ranked[0]] for tool in ranked[1:]):
         return {}
     return {tool.name: 0.0 if tool is ranked[0] else -_LESS_SAID for tool in tools}
+
+
+def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+    """Return the tool whose call without arguments is all that a request asks for, such as the time."""
+    possible = (tool for tool in tools if tool.run.effect == "read" and not tool.args.get("required"))
+    alone = [
+        tool for tool in possible if not tool.args.get("requires_one_of") and says_no_more(state.query, tool)
+    ]
+    return tuple(alone) if len(alone) == 1 else ()
 
 
 def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:

@@ -131,9 +131,9 @@ def salvage(
 
 @cache
 def text_grammar(beginning: str = "") -> Grammar:
-    """Return the grammar of a salvaged answer that begins with this text."""
+    """Return the grammar of a salvaged answer; of one line that begins with a text, if there is one."""
     return Grammar.parse(
-        GRAMMAR.replace("root ::= line", f'root ::= "{beginning}" line') if beginning else GRAMMAR
+        re.sub(r"(?m)^root .*$", f'root ::= "{beginning}" line', GRAMMAR) if beginning else GRAMMAR
     )
 
 

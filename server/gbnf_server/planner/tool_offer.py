@@ -44,6 +44,7 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.progress import (
+    answers_alone,
     asked_for,
     calls_done,
     dates_to_tell,
@@ -170,6 +171,8 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         if appends(state.query):  # the file is named, and need not be found
             reads = best_first(readers, "read a file")[:1]
         ready, answers = reads or ready, not reads
+    elif is_first and (alone := answers_alone(ready, state)):
+        ready, answers = alone, False  # it would make the time up
     elif readers and (changing := takes_found(ready, state)):
         ready, answers = best_first(readers, "find files by pattern")[:1], False
         state.entries_for = changing.name

@@ -402,6 +402,9 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("could we schedule a call with Ann tomorrow?", "create_events", {"schedule"}),
         ("please can I send a message", "send_messages", {"send", "message"}),
         ("I already wrote to giulia", "write_files", set()),
+        ("trova i log in build e cancellali", "delete_files", {"cancellali"}),
+        ("trova la nota e mandamela", "send_messages", {"mandamela"}),
+        ("i file di aprile", "read_files", set()),
     ],
 )
 def test_the_words_that_ask_for_a_tool(query: str, name: str, asked: set[str]) -> None:

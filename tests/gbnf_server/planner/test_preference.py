@@ -17,7 +17,7 @@ from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.llama.token_values import ValueProbability
-from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
+from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
 from gbnf_server.system.errors import ConversationRefusedError, ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
@@ -109,7 +109,7 @@ def test_what_words_do_not_say_the_model_chooses() -> None:
 
 def test_what_words_say_clearly_is_not_asked() -> None:
     texts: list[Any] = [odds(9), written({"name": "get_now", "arguments": {}}), "Noon."]
-    driven = drive("what time is it?", *texts, options=ASKED, replies=[{"time": "12:00"}])
+    driven = drive("what time is it on Mars?", *texts, options=ASKED, replies=[{"time": "12:00"}])
     assert [effect.purpose for effect in driven.of(CallModel)] == ["choice", "call", "answer"]
 
 
@@ -341,3 +341,47 @@ def test_an_answer_about_tools_to_what_no_tool_is_for_is_asked_for_without_them(
     assert next(each["content"] for each in asked[1].messages if each["role"] == "user") == LEAVES
     assert (driven.run.outcome, driven.run.answer) == ("answered", "They lack chlorophyll.")
     assert not driven.of(ExecuteTool)
+
+
+@pytest.mark.parametrize(
+    ("query", "called"),
+    [
+        ("what time is it?", True),
+        ("che ore sono", True),
+        ("what is the time complexity of quicksort?", False),
+        ("what time is it on Mars?", False),
+        ("read a file", False),
+        ("hello", False),
+    ],
+)
+def test_what_one_call_without_arguments_answers_is_not_made_up(query: str, called: bool) -> None:
+    now = written({"name": "get_now", "arguments": {}})
+    texts = (
+        [now, "It is late."]
+        if called
+        else [chosen({"compute": 0.5, "get_now": 0.5}), odds(-9), "It is late."]
+    )
+    driven = drive(query, *texts, options=ASKED, replies=[{"time": "9:00"}])
+    assert (driven.of(StepStarted)[0].tools == ("get_now",)) == called
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["get_now"] * called
+    assert driven.run.outcome == "answered"
+
+
+def test_a_song_that_does_not_end_becomes_no_call() -> None:
+    song = replace(completion("la la la " * 50), finish_reason="length", repeated="la la la ")
+    texts: list[Any] = [chosen({"compute": 0.9, "get_now": 0.1}), odds(9), song, "La, la."]
+    driven = drive("play some jazz", *texts, options=ASKED)
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["truncated"]
+    assert [started.tools for started in driven.of(StepStarted)][1:] == [("final_answer",)]
+    assert driven.run.answer == "La, la."
+
+
+def test_no_folder_is_made_of_an_address_where_nothing_can_be_mailed() -> None:
+    pool = [tool for tool in BUNDLED if tool.name != "send_messages"]
+    for query, is_offered in (
+        ("email marta@example.com that the train is late", False),
+        ("a place for my invoices", True),
+    ):
+        texts = [chosen({"create_dirs": 0.9, "get_now": 0.1}), odds(9), *[completion("Sorry.")] * 3]
+        driven = drive_by_hand(pool, texts, query=query, options=resolved(**ASKED))
+        assert ("create_dirs" in driven.of(StepStarted)[0].tools) == is_offered

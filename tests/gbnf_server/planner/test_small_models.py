@@ -412,6 +412,7 @@ def test_an_answer_that_only_repeats_the_request_begins_again() -> None:
     assert (first.purpose, second.purpose) == ("answer", "answer")
     assert [each.request.grammar.match("It is there.").complete for each in (first, second)] == [True, False]
     assert second.request.grammar.match("Done: it is there.").complete
+    assert not second.request.grammar.match("Done: it is there.\nTell the person.").complete
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
 
 

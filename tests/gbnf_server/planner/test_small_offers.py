@@ -204,7 +204,7 @@ def test_what_needs_approval_comes_after_what_else_is_asked_for(ask: str) -> Non
     assert {"send_messages", "final_answer"}.isdisjoint(second.tools)
 
 
-@pytest.mark.parametrize(("query", "about"), [("hello", False), ("what time is it?", True)])
+@pytest.mark.parametrize(("query", "about"), [("hello", False), ("what time is it on Mars?", True)])
 @pytest.mark.parametrize("above", [-0.1, 0.1])
 def test_a_small_model_that_means_to_answer_is_offered_no_call(query: str, about: bool, above: float) -> None:
     options = {**SMALL, "gives_logprobs": True}
