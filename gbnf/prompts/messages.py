@@ -61,6 +61,7 @@ _TEXTS = {
         "steps": "You carry out the person's request with the tools below, one step at a time. "
         "Each step, answer with ",
         "json": 'one JSON call and nothing else: {"name": "tool", "arguments": {…}}. ',
+        "tool": '"tool"',
         "lines": "one call in lines and nothing else, each value in JSON:\ntool: …\nargs:\n  argument: …\n",
         "line": "Answer with one line and nothing else:",
         "fields": "Answer with {} lines, in this order and nothing else:",
@@ -84,6 +85,7 @@ _TEXTS = {
         "steps": "Esegui la richiesta della persona con gli strumenti qui sotto, un passo alla volta. "
         "A ogni passo rispondi con ",
         "json": 'una sola chiamata JSON: {"name": "strumento", "arguments": {…}}. ',
+        "tool": '"strumento"',
         "lines": "una sola chiamata in righe, ogni valore in JSON:\ntool: …\nargs:\n  argomento: …\n",
         "line": "Rispondi con una sola riga e nient'altro:",
         "fields": "Rispondi con {} righe, in quest'ordine e nient'altro:",
@@ -122,6 +124,7 @@ def system_prompt(
     reasoning: bool = False,
     lines: bool = False,
     endings: Sequence[str] = (),
+    constrained: bool = True,
 ) -> str:
     """Return the system prompt for a pool, tools in pool order.
 
@@ -129,15 +132,22 @@ def system_prompt(
     instructions, then a description of each tool (`gbnf.prompts.descriptions`). Texts are in `language` if a
     manifest has it, otherwise in English. `reasoning` asks for reasoning at the start of each call, `lines`
     for the line protocol instead of JSON. `endings`: names of the tools that end the work instead of
-    `final_answer`. Raises InvalidArgumentError for an unknown style.
+    `final_answer`. Without `constrained`, the example has the name of an only tool, since the name "tool" is
+    copied, and step references are explained only if a tool takes them. Raises InvalidArgumentError for an
+    unknown style.
     """
+    tools = tuple(tools)
     shown = [describe_tool(tool, style, language) for tool in tools]
     if style == "minimal":
         return "\n".join(["Tools:", *shown])
     texts = _texts(language)
     final_answer = f"{texts['final_answer'] if lines else _FINAL_ANSWER}, {texts['language']}"
     finish = f"{', '.join(endings)}." if endings else final_answer
-    instructions = texts["steps"] + texts["lines" if lines else "json"] + _results(texts, True)
+    call = texts["lines" if lines else "json"]
+    if not constrained and len(tools) == 1:
+        call = call.replace(texts["tool"], json.dumps(tools[0].name))
+    has_references = constrained or any(tool.step_references for tool in tools)
+    instructions = texts["steps"] + call + _results(texts, has_references)
     instructions += texts["finish"] + finish
     if reasoning:
         instructions = instructions.replace(_CALL, _CALL_WITH_REASONING)

@@ -182,6 +182,12 @@ def dates_in(request: str) -> tuple[date, ...]:
     return tuple(day for _, day in _dates(request, None))
 
 
+def whole_date(text: str) -> date | None:
+    """Return the date with a year that a text is, in digits or words; None if it is none, or says more."""
+    dates = _dates(text[:LONGEST_REQUEST], None)
+    return dates[0][1] if len(dates) == 1 and dates[0][0] == text.strip() else None
+
+
 def named_dates(request: str, today: date) -> dict[str, date]:
     """Return the dates of a request by the words that name them, in its order, those without a year, too.
 

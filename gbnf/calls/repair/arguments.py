@@ -23,6 +23,7 @@ from gbnf.schema.closing import close_arguments
 from gbnf.schema.keywords import SchemaPath, resolve_pointer
 from gbnf.schema.locations import Location
 from gbnf.strict_json import has_type, json_type
+from gbnf.tools.request_values import whole_date
 from gbnf.work_limits import spend
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]
@@ -78,6 +79,7 @@ class ArgumentRepairer:
             value = self._one_of(value, schema.get(keyword, ()), path, location)
         value = self._typed(value, schema, path)
         value = self._allowed(value, schema, path)
+        value = self._dated(value, schema, path)
         if self._clamp:
             value = self._clamped(value, schema, path)
         if isinstance(value, dict):
@@ -130,6 +132,11 @@ class ArgumentRepairer:
             return value
         found = spelled_in(value, allowed)
         return value if found is None else self._change(path, "enum", value, found[0])
+
+    def _dated(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
+        day = whole_date(value) if schema.get("format") == "date" and isinstance(value, str) else None
+        written = value if day is None else day.isoformat()
+        return value if written == value else self._change(path, "typed", value, written)
 
     def _clamped(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -274,9 +281,9 @@ def item_schema(schema: Mapping[str, Any], at: int) -> Any:
 CoercionKind: TypeAlias = Literal[
     "typed", "parsed", "wrapped", "unwrapped", "enum", "clamped", "renamed", "dropped", "filled"
 ]
-"""typed: a scalar as another type; parsed: JSON from its text; wrapped: a value as a list of one; unwrapped:
-the reverse; enum: another spelling of an allowed value; clamped: a number at its bound; renamed, dropped,
-filled: a key."""
+"""typed: a scalar as another type, or a date in words as one in digits; parsed: JSON from its text; wrapped:
+a value as a list of one; unwrapped: the reverse; enum: another spelling of an allowed value; clamped: a
+number at its bound; renamed, dropped, filled: a key."""
 
 
 @dataclass(frozen=True, slots=True)

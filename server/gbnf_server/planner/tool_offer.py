@@ -353,6 +353,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
         reasoning=options.reasoning == "field",
         lines=options.protocol.lines,
         endings=() if answers else [tool.name for tool in tools if tool.offer.terminal],
+        constrained=options.protocol.is_constrained,
     )
     return {"role": "system", "content": content}
 

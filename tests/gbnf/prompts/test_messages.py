@@ -97,6 +97,21 @@ def test_the_minimal_prompt_is_one_line_a_tool() -> None:
     )
 
 
+@pytest.mark.parametrize(("language", "name"), [("en", "tool"), ("it", "strumento")])
+def test_without_a_grammar_the_example_has_the_name_of_an_only_tool(language: str, name: str) -> None:
+    only, *others = BUNDLED
+    example = f'{{"name": "{name}"'
+    asked = {"language": language, "endings": [only.name]}
+    assert example in system_prompt([only], **asked)
+    assert example in system_prompt([only, *others], **asked, constrained=False)
+    in_text = system_prompt([only], **asked, constrained=False)
+    assert example not in in_text
+    assert f'{{"name": "{only.name}", "arguments": {{…}}}}' in in_text
+    for pool in ([only], [only, *others]):
+        has_references = any(each.step_references for each in pool)
+        assert ("from_step" in system_prompt(pool, **asked, constrained=False)) == has_references
+
+
 def test_the_full_prompt_describes_tools_and_arguments() -> None:
     prompt = system_prompt(BUNDLED)
     assert '{"name": "final_answer", "arguments": {"message": "…"}}' in prompt

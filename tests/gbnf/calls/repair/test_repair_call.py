@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -112,6 +113,22 @@ def test_every_change_is_listed_and_once_is_enough(arguments: Any, clamp: Any) -
 )
 def test_no_call_raises(call: Any) -> None:
     repair_call(call if isinstance(call, dict) else {"name": "typed", "arguments": call}, TYPED_POOL)
+
+
+@given(
+    st.dates(date(1000, 1, 1)),
+    st.sampled_from(["%d %B %Y", "%B %d, %Y", "%b %d %Y", "%d of %B %Y", "%Y/%m/%d", "%Y %B %d"]),
+    st.sampled_from(["", " or so", " to 5 May 2026", "Not "]),
+)
+def test_a_date_in_words_is_one_in_digits_unless_the_text_says_more(day: date, form: str, more: str) -> None:
+    properties = {"day": {"type": "string", "format": "date"}, "note": {"type": "string"}}
+    args = {"type": "object", "properties": properties}
+    dated = Tool.from_mapping({"name": "dated", "description": {"en": "Take a day."}, "args": args})
+    written = day.strftime(form)
+    text = more + written if more.endswith("t ") else written + more
+    repaired = repair_call({"name": "dated", "arguments": {"day": text, "note": written}}, (dated,))
+    assert repaired.call["arguments"] == {"day": text if more else day.isoformat(), "note": written}
+    assert repaired.ok == (not more)
 
 
 @pytest.mark.parametrize(
