@@ -137,6 +137,9 @@ class _ConfigReader:
                 self._check(name, below, key, "command")
             else:
                 self._check(option, _all_options(command, path), key, "option")
+                other = settings.get(option, (key,))[0]
+                if other != key and other in {".".join((*path, each)) for each in table}:
+                    self._fail(key, f"is the same option as {other}. Keep one of them.")
                 settings[option] = key, value
         left_out = overridden - _OF_CLIENTS.get(path, frozenset())
         options = _options(command) if path else {}

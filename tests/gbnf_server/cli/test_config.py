@@ -120,6 +120,7 @@ def test_a_file_of_another_user_is_refused(gbnf: Gbnf, project: Path) -> None:
         ("model = ['a']", "model: must be a string, got ['a']."),
         ("model = 3", "model: must be a string, got 3."),
         ("manifests = [['a']]", "manifests: must be a string, got ['a']."),
+        ("max-steps = 3\nmax_steps = 4", "max_steps: is the same option as max-steps. Keep one of them."),
         ("workspace = 1.5", "workspace: must be a string, got 1.5."),
     ],
 )
