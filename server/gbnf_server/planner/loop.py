@@ -280,7 +280,7 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
-            if options.is_small_native:
+            if options.is_small:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)

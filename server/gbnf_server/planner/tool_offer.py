@@ -171,7 +171,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
         if appends(state.query):  # the file is named, and need not be found
             reads = best_first(readers, "read a file")[:1]
         ready, answers = reads or ready, not reads
-    elif is_first and (alone := answers_alone(ready, state)):
+    elif options.is_small and answers and not state.steps and (alone := answers_alone(ready, state)):
         ready, answers = alone, False  # it would make the time up
     elif readers and (changing := takes_found(ready, state)):
         ready, answers = best_first(readers, "find files by pattern")[:1], False

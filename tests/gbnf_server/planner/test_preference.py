@@ -29,6 +29,7 @@ ASKED = {**SMALL, "gives_logprobs": True, "max_tools": 16}
 BILL = "dinner was 289.80 and there were 7 of us"
 LEAVES = "Why do leaves turn red?"
 SQUEEZE = "could I squeeze Ann in?"
+SPOKEN = {"name": "final_answer", "arguments": {"message": "It is late."}}
 COMPUTE = {"name": "compute", "arguments": {"expression": "289.80 / 7"}}
 
 shares = st.dictionaries(st.sampled_from(NAMES), st.floats(1e-5, 1), min_size=2)
@@ -365,6 +366,10 @@ def test_what_one_call_without_arguments_answers_is_not_made_up(query: str, call
     assert (driven.of(StepStarted)[0].tools == ("get_now",)) == called
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["get_now"] * called
     assert driven.run.outcome == "answered"
+    in_json = [json.dumps({"name": "get_now", "arguments": {}}), json.dumps(SPOKEN)][not called :]
+    for is_small in (True, False):
+        driven = drive(query, *in_json, options={"is_small": is_small}, replies=[{"time": "9:00"}])
+        assert (driven.of(StepStarted)[0].tools == ("get_now",)) == (called and is_small)
 
 
 def test_a_song_that_does_not_end_becomes_no_call() -> None:

@@ -361,8 +361,13 @@ def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
 )
 def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: str, is_added: bool) -> None:
     read = {"name": "read_files", "arguments": {"paths": ["notes/plan.txt"]}}
-    driven = drive(query, written(read), answer, answer, replies=[{"entries": ["start on Monday"]}])
-    assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
+    ending = {"name": "final_answer", "arguments": {"message": answer}}
+    replies = [{"entries": ["start on Monday"]}]
+    for driven in (
+        drive(query, written(read), answer, answer, replies=replies),
+        drive(query, json.dumps(read), json.dumps(ending), options={"is_small": True}, replies=replies),
+    ):
+        assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
 
 
 def test_only_the_file_that_a_request_names_is_deleted() -> None:
