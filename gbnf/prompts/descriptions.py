@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias
 from gbnf.errors import InvalidArgumentError
 from gbnf.schema.keywords import map_subschemas, resolve_pointer
 from gbnf.tools import Tool, localized
+from gbnf.tools.near_misses import OWN_KEYWORDS
 from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf.tools.tool import supported_language
 
@@ -218,9 +219,6 @@ PROMPT_STYLES: tuple[PromptStyle, ...] = ("minimal", "default", "skeleton", "pla
 """Every style without aliases, the shortest first."""
 
 
-_OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
-
-
 _GUIDING = frozenset({
     "type", "description", "properties", "required", "items", "prefixItems", "additionalProperties", "enum",
     "const", "default", "format", "anyOf", "oneOf", "$ref", "$defs",
@@ -304,7 +302,7 @@ def plain_schema(schema: Any, language: str) -> Any:
     """Return a schema without the keywords of this project, with its descriptions in one language."""
     if not isinstance(schema, Mapping):
         return schema
-    plain = {key: value for key, value in schema.items() if key not in _OWN_KEYWORDS}
+    plain = {key: value for key, value in schema.items() if key not in OWN_KEYWORDS}
     if isinstance(plain.get("description"), Mapping):
         plain["description"] = localized(plain["description"], language)
     return dict(map_subschemas(plain, lambda _path, member: plain_schema(member, language)))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from gbnf import Grammar, compile_pool
 from gbnf.calls import FinalAnswer, ToolCall, parse_tool_calls, render_tool_calls
@@ -18,8 +18,8 @@ from gbnf.calls.parsing.lenient_json import load_complete
 from gbnf.calls.validation import validate_call
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.grammar import CompiledRules
-from gbnf.compiler.layout import PropertyOrder, Whitespace
-from gbnf.compiler.pool import MAX_DEPTH, compile_tools, pool_tools
+from gbnf.compiler.layout import Whitespace
+from gbnf.compiler.pool import compile_tools, pool_tools
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.dialects import call_schema
@@ -180,14 +180,7 @@ class JsonCalls(CallProtocol):
         if not self.is_constrained:
             return None
         if not self.answers_by_call:
-            return json_grammar(
-                offered.tools,
-                tool_choice="auto" if offered.answer else "required",
-                parallel=offered.parallel,
-                final_answer=self.also_final_answer,
-                property_order=offered.property_order,
-                max_depth=offered.max_depth,
-            )
+            return json_grammar(offered, also_final_answer=self.also_final_answer)
         grammar = compile_pool(
             offered.tools,
             final_answer=offered.answer,
@@ -454,31 +447,24 @@ _SPACES = r"[ \t\r\n]"
 
 
 @lru_cache(maxsize=512)
-def json_grammar(
-    tools: tuple[Tool, ...],
-    *,
-    tool_choice: Literal["auto", "required"],
-    parallel: bool,
-    final_answer: bool,
-    property_order: PropertyOrder = "any",
-    max_depth: int = MAX_DEPTH,
-) -> Grammar:
-    """Compile the grammar of an answer with calls of these tools, or a text if `tool_choice` is "auto".
+def json_grammar(offered: Offered, *, also_final_answer: bool = False) -> Grammar:
+    """Compile the grammar of an answer with calls of the tools, or of a text if it may be the final answer.
 
-    `parallel`: there may be several calls. `final_answer`: a text may also be a call of that built-in tool.
+    `also_final_answer`: a text may also be a call of that built-in tool.
     """
-    if tool_choice == "required":
-        pool = compile_pool(tools, property_order=property_order, max_depth=max_depth)
+    order, depth = offered.property_order, offered.max_depth
+    if not offered.answer:
+        pool = compile_pool(offered.tools, property_order=order, max_depth=depth)
         productions = dict(pool.rules.productions)
         call = productions.pop("root")
-        root = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if parallel else _CALL
+        root = seq(_CALL, repeat(seq(literal("\n"), _CALL))) if offered.parallel else _CALL
         return Grammar(Rules({"root": root, _CALL.name: call, **productions}), pool.report)
-    answers = final_answer and all(tool.name != FINAL_ANSWER.name for tool in tools)
-    tools = pool_tools(tools, answers, ask_user=False)
-    options, _ = part_options(None, property_order, max_depth)
+    with_answer = also_final_answer and all(tool.name != FINAL_ANSWER.name for tool in offered.tools)
+    tools = pool_tools(offered.tools, with_answer, ask_user=False)
+    options, _ = part_options(None, order, depth)
     text, taken = _plain_text(), RESERVED | text_calls.RULES
     compiled = compile_tools(tools, options, False, strict=False, taken=taken | text.names)
-    in_text = text_calls.text_call_rules(compiled.tools, parallel=parallel, bare=True)
+    in_text = text_calls.text_call_rules(compiled.tools, parallel=offered.parallel, bare=True)
     others = text_calls.other_object_rules(tuple(tool.name for tool in compiled.tools), ())
     return compiled.link((text, in_text, others), (), options)
 

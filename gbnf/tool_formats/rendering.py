@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.results import ToolCall
+from gbnf.schema.keywords import map_subschemas
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.probing import (
     Call,
@@ -53,22 +54,16 @@ def completed_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     completed = []
     for tool in tools:
         function = {"description": "", **tool["function"]}
-        if isinstance(function.get("parameters"), Mapping):
+        if "parameters" in function:
             function["parameters"] = _completed(function["parameters"])
         completed.append({**tool, "function": function})
     return completed
 
 
-def _completed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    completed = {"description": "", **schema}
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        completed["properties"] = {
-            name: _completed(member) if isinstance(member, Mapping) else member
-            for name, member in properties.items()
-        }
-    if isinstance(items := schema.get("items"), Mapping):
-        completed["items"] = _completed(items)
+def _completed(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    completed = map_subschemas({"description": "", **schema}, lambda _path, member: _completed(member))
     if schema.get("type") == "object" and not isinstance(schema.get("additionalProperties"), Mapping):
         completed["additionalProperties"] = {"type": "string"}
     return completed

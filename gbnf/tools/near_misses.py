@@ -23,8 +23,9 @@ _ANNOTATIONS = frozenset(
 )  # fmt: skip
 """Annotations of JSON Schema, OpenAPI and editors."""
 
-_OWN = frozenset({"requires_one_of", "fills", "runtime_resolved"})
-_MEANT = KEYWORDS | APPLICATORS.keys() | _OWN | {"description", "default"}
+OWN_KEYWORDS = frozenset({"requires_one_of", "fills", "runtime_resolved"})
+"""This project's keywords, in the schemas of manifests."""
+_MEANT = KEYWORDS | APPLICATORS.keys() | OWN_KEYWORDS | {"description", "default"}
 """What a misspelt keyword may be meant to be: to misspell other annotations has no effect here."""
 
 _KNOWN = _MEANT | _ANNOTATIONS

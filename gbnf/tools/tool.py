@@ -159,15 +159,24 @@ def without_runtime_resolved(schema: Any) -> Any:
         return schema
     properties = schema.get("properties", {})
     removed = {name for name, member in properties.items() if is_runtime_resolved(member)}
-    kept = dict(schema)
-    if removed:
-        kept["properties"] = {name: member for name, member in properties.items() if name not in removed}
-        if isinstance(schema.get("required"), list):
-            kept["required"] = [name for name in schema["required"] if name not in removed]
-        if isinstance(schema.get("requires_one_of"), list):
-            groups = [[name for name in group if name not in removed] for group in schema["requires_one_of"]]
-            kept["requires_one_of"] = [group for group in groups if group]
+    kept = without_properties(schema, removed) if removed else schema
     return map_subschemas(kept, lambda _path, member: without_runtime_resolved(member))
+
+
+def without_properties(schema: Mapping[str, Any], removed: Collection[str]) -> dict[str, Any]:
+    """Return an object's schema without these properties, of which it then requires none.
+
+    A group of `requires_one_of` that has no other is left out.
+    """
+    properties = schema.get("properties", {})
+    kept = {name: member for name, member in properties.items() if name not in removed}
+    changed: dict[str, Any] = {**schema, "properties": kept}
+    if isinstance(schema.get("required"), list):
+        changed["required"] = [name for name in schema["required"] if name not in removed]
+    if isinstance(schema.get("requires_one_of"), list):
+        groups = [[name for name in group if name not in removed] for group in schema["requires_one_of"]]
+        changed["requires_one_of"] = [group for group in groups if group]
+    return changed
 
 
 def _built_in(name: str, required: str, *, en: str, it: str, properties: dict[str, Any]) -> Tool:
@@ -240,13 +249,8 @@ def excluding(tool: Tool, arguments: Sequence[Mapping[str, Any]]) -> Tool:
 
 def with_arguments(tool: Tool, names: Collection[str]) -> Tool:
     """Return the tool with these of its arguments only."""
-    args = {**tool.args, "properties": {name: tool.args["properties"][name] for name in names}}
-    if "required" in args:
-        args["required"] = [name for name in args["required"] if name in names]
-    groups = [[name for name in group if name in names] for group in args.pop("requires_one_of", ())]
-    if groups := [group for group in groups if group]:
-        args["requires_one_of"] = groups
-    return replace(tool, args=args)
+    others = tool.args["properties"].keys() - set(names)
+    return replace(tool, args=without_properties(tool.args, others))
 
 
 def offered_args(tool: Tool, steps: Sequence[int]) -> dict[str, Any] | None:
@@ -259,13 +263,6 @@ def offered_args(tool: Tool, steps: Sequence[int]) -> dict[str, Any] | None:
     removed = frozenset() if steps else frozenset(tool.step_references)
     if not removed:
         return args
-    if removed & set(args.get("required", ())):
-        return None
-    groups = [[name for name in group if name not in removed] for group in args.get("requires_one_of", ())]
-    if not all(groups):
-        return None
-    properties = {name: schema for name, schema in args.get("properties", {}).items() if name not in removed}
-    offered = {**args, "properties": properties}
-    if "requires_one_of" in args:
-        offered["requires_one_of"] = groups
-    return offered
+    offered = without_properties(args, removed)
+    lists = ("required", "requires_one_of")
+    return offered if all(len(offered.get(key, ())) == len(args.get(key, ())) for key in lists) else None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.errors import SchemaError
 from gbnf.protocols.call_protocols import json_grammar, with_reasoning_grammar
+from gbnf.protocols.protocol import Offered
 from gbnf.protocols.readers import union
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
@@ -53,8 +54,7 @@ def test_of_pools_with_and_without_reasoning_and_of_the_projects_own_format(
     pool = compile_pool(tools, final_answer=True, steps=steps)
     assert_camel_case(pool)
     assert_camel_case(with_reasoning_grammar(pool))
-    wanted: Any = "required" if steps else "auto"
-    calls = json_grammar(tuple(tools), tool_choice=wanted, parallel=parallel, final_answer=True)
+    calls = json_grammar(Offered(tuple(tools), not steps, parallel), also_final_answer=True)
     assert_camel_case(calls)
     assert_camel_case(union(calls, calls))
 

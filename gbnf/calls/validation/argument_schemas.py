@@ -7,7 +7,7 @@ from typing import Any
 
 from gbnf.schema.closing import InPlaceSchemas, close_arguments
 from gbnf.schema.keywords import CONDITIONS, map_subschemas
-from gbnf.tools.tool import is_runtime_resolved
+from gbnf.tools.tool import is_runtime_resolved, without_properties
 
 FILLED_BY_RUNTIME: dict[str, Any] = {"runtime_resolved": True, "not": {}}
 """The schema of a property that the runtime fills in: no value is valid."""
@@ -19,12 +19,7 @@ def validation_schema(args: Mapping[str, Any], without: frozenset[str], *, close
     They are judged in draft 2020-12, in which tools are rewritten, whatever draft they name.
     """
     args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}
-    if without:
-        properties = {
-            name: schema for name, schema in args.get("properties", {}).items() if name not in without
-        }
-        args = {**args, "properties": properties}
-    prepared: dict[str, Any] = _prepared(args)
+    prepared: dict[str, Any] = _prepared(without_properties(args, without) if without else args)
     return close_arguments(prepared) if closed else prepared
 
 

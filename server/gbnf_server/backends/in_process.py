@@ -12,12 +12,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from contextvars import copy_context
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from threading import TIMEOUT_MAX, Thread, Timer
+from threading import TIMEOUT_MAX, Timer
 
 from gbnf import Grammar
 from gbnf.errors import ToolFormatError
@@ -57,6 +57,7 @@ from gbnf_server.system.errors import (
     ConversationRefusedError,
     ModelLoadError,
 )
+from gbnf_server.system.event_loop import run_in_thread
 
 _WAKE_S = 0.004
 _CHATML = (  # llama.cpp's own choice for models without a template
@@ -159,23 +160,23 @@ class InProcess(RequestBackend):
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`."""
-        stop = Cancellation()
-        pieces = _Pieces()
-        thread = Thread(
-            target=copy_context().run,
-            args=(self._run, request, stop, pieces),
-            name="gbnf-decode",
-            daemon=True,
-        )
-        thread.start()
+        stop, pieces = Cancellation(), _Pieces()
+        self._calls.add(stop)
+        answered = run_in_thread(partial(self._answer_request, request, stop, pieces))
+        answered.add_done_callback(lambda _: self._calls.discard(stop))
+        answered.add_done_callback(pieces.wake)
+        has_ended = False
         try:
-            async with aclosing(pieces.events()) as events:
-                async for event in events:
-                    yield event
+            while not has_ended:
+                await pieces.arrival()
+                has_ended = answered.done()  # before the pieces are taken: then these are all
+                while pieces.arrived:
+                    yield pieces.arrived.popleft()
+            yield answered.result()
         finally:
-            if not pieces.has_ended:
+            if not answered.done():
                 stop.set()  # ends the thread, also inside of an evaluation
-                await pieces.end()  # until then, it has its sequence
+                await pieces.end(answered)  # until then, it has its sequence
 
     @property
     def stuck(self) -> str:
@@ -183,17 +184,8 @@ class InProcess(RequestBackend):
         now = time.monotonic()
         return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
-    def _run(self, request: Request, stop: Cancellation, pieces: _Pieces) -> None:
-        """Answer a request in its thread."""
-        self._calls.add(stop)
-        try:
-            pieces.close(self._answer_request(request, stop, pieces))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the events are awaited
-            pieces.close(error)
-        finally:
-            self._calls.discard(stop)
-
     def _answer_request(self, request: Request, stop: Cancellation, pieces: _Pieces) -> Completion:
+        """Answer a request, in a thread."""
         truncation = self._truncation if request.truncation.keeps_all else request.truncation
         sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
@@ -327,63 +319,36 @@ class ChatTemplate:
 
 
 class _Pieces:
-    """Hands events from the thread that decodes to the event loop that awaits them.
+    """Hands pieces from the thread that decodes to the event loop that awaits them, in `arrived`.
 
-    The loop is woken once for all that have come meanwhile, and at most once in `_WAKE_S`: it takes the
-    interpreter from the thread that decodes. The next piece, or the end, hands over what was left.
+    The loop is woken at most once in `_WAKE_S`, for all that have come meanwhile: it takes the interpreter
+    from the thread that decodes. The next piece, or the end, hands over what was left.
     """
 
     def __init__(self) -> None:
+        self.arrived: deque[TextDelta | ReasoningDelta] = deque()
         self._loop = asyncio.get_running_loop()
-        self._arrived = asyncio.Event()
-        self._events: deque[TextDelta | ReasoningDelta] = deque()
-        self._is_waking = False
+        self._is_woken = asyncio.Event()
         self._woken_at = -math.inf  # s
-        self._outcome: Completion | BaseException | None = None
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the thread has nothing more to hand over."""
-        return self._outcome is not None
-
-    def put(self, event: TextDelta | ReasoningDelta) -> None:
+    def put(self, piece: TextDelta | ReasoningDelta) -> None:
         """Hand over a piece; called in the thread that decodes."""
-        self._events.append(event)
-        now = time.monotonic()
-        if now - self._woken_at >= _WAKE_S:
-            self._woken_at = now
-            self._wake()
+        self.arrived.append(piece)
+        if time.monotonic() - self._woken_at >= _WAKE_S:
+            self.wake()
 
-    def close(self, outcome: Completion | BaseException) -> None:
-        """Hand over the end; called in the thread that decodes."""
-        self._outcome = outcome
-        self._is_waking = False
-        self._wake()
+    def wake(self, _answered: Future[Completion] | None = None) -> None:
+        """Wake the event loop; called in the thread that decodes."""
+        self._woken_at = time.monotonic()
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            self._loop.call_soon_threadsafe(self._is_woken.set)
 
-    async def events(self) -> AsyncGenerator[BackendEvent, None]:
-        """Yield the events. Raises what ended the thread."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            self._is_waking = False
-            ended = self._outcome
-            while self._events:
-                yield self._events.popleft()
-            if isinstance(ended, BaseException):
-                raise ended
-            if ended is not None:
-                yield ended
-                return
+    async def arrival(self) -> None:
+        """Wait until the loop is woken."""
+        await self._is_woken.wait()
+        self._is_woken.clear()
 
-    async def end(self) -> None:
-        """Wait until the thread has ended, whatever it hands over."""
-        while self._outcome is None:
-            await self._arrived.wait()
-            self._arrived.clear()
-            self._is_waking = False
-
-    def _wake(self) -> None:
-        if not self._is_waking:
-            self._is_waking = True
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                self._loop.call_soon_threadsafe(self._arrived.set)
+    async def end(self, answered: Future[Completion]) -> None:
+        """Wait until the thread has ended, whatever it hands over. `answered` wakes the loop."""
+        while not answered.done():
+            await self.arrival()

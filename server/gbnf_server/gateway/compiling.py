@@ -16,10 +16,10 @@ from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, c
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool, left_out_finding
 from gbnf.errors import clip
+from gbnf.prompts.descriptions import plain_schema
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
 from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
-from gbnf.schema.keywords import SchemaPath, map_subschemas
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.strict_json import nests_deeper
 from gbnf.tool_formats import JsonArguments, ToolFormat
@@ -337,8 +337,6 @@ _MAX_DEPTH = 60
 NOT_ENFORCED = frozenset({"unenforced", "loosened", "left_out"})
 """The kinds of findings because of which a grammar accepts what a schema forbids."""
 
-_OWN_KEYWORDS = frozenset({"requires_one_of", "runtime_resolved", "fills"})
-
 
 def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ...]:
     """Return the tools, those that a finding says are left out of a grammar with any arguments."""
@@ -383,7 +381,7 @@ def _open_tool(tool: Tool, error: Finding) -> Tool:
 
 def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema without the keywords of manifests, and without step references."""
-    plain = _plain(args)
+    plain = plain_schema(args, "en")
     properties = {
         # the integer `from_step` refers to a step, unless its type is written as a list
         name: {**schema, "type": ["integer"]}
@@ -392,16 +390,6 @@ def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
         for name, schema in plain.get("properties", {}).items()
     }
     return {**plain, "properties": properties} if properties else plain
-
-
-def _plain(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-
-    def below(_path: SchemaPath, member: Any) -> Any:
-        return _plain(member)
-
-    return {key: value for key, value in map_subschemas(schema, below).items() if key not in _OWN_KEYWORDS}
 
 
 def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -> HttpError | None:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from gbnf import Tool
 from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import call_text
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats import CallStarted, Delta, ReasoningDelta, TextDelta
+from gbnf.tool_formats.deltas import call_deltas
 from gbnf.tools.coverage import argument_values
 from gbnf.tools.ranking import common_words
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
@@ -41,7 +42,7 @@ async def answer_corrected(
                         end, ask_again, asked, end.calls
                     )
                     texts = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
-                    held = replace(held, deltas=(*texts, *call_deltas(end.calls)))
+                    held = replace(held, deltas=(*texts, *deltas_of(end.calls)))
                 yield held
             held = event if isinstance(event, AnswerPiece) and _begun(event) else None
             if held is None and end is not None and said and not end.calls:
@@ -51,7 +52,7 @@ async def answer_corrected(
                     if not all(is_said(call, said) for call in end.calls):
                         end = replace(end, calls=())
                     if end.calls:
-                        yield AnswerPiece("", tuple(call_deltas(end.calls)))
+                        yield AnswerPiece("", tuple(deltas_of(end.calls)))
             if held is None:
                 yield end or event
 
@@ -87,13 +88,9 @@ def is_said(call: ReadCall, said: str) -> bool:
     return given is not None and all(each.casefold() in said.casefold() for each in argument_values(given))
 
 
-def call_deltas(calls: Sequence[ReadCall]) -> list[Delta]:
+def deltas_of(calls: Sequence[ReadCall]) -> list[Delta]:
     """Return the deltas of whole calls."""
-    deltas: list[Delta] = []
-    for index, call in enumerate(calls):
-        deltas += [
-            CallStarted(index, f"call_{index + 1}", call.name),
-            ArgumentsDelta(index, call.arguments),
-            CallEnded(index),
-        ]
-    return deltas
+    written = (
+        call_deltas(index, f"call_{index + 1}", call.name, call.arguments) for index, call in enumerate(calls)
+    )
+    return [delta for deltas in written for delta in deltas]

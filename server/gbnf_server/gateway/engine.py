@@ -39,7 +39,7 @@ from gbnf_server.gateway.chat import (
 )
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, GatewayCallFormat, Target
-from gbnf_server.gateway.corrections import AskAgain, again, answer_corrected, call_deltas, is_said
+from gbnf_server.gateway.corrections import AskAgain, again, answer_corrected, deltas_of, is_said
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
 from gbnf_server.llama.token_values import Truncation
@@ -380,7 +380,7 @@ async def _answer_turn(
         left = [ReadCall(tool.name) for tool in turn.tools_left()] if answered.calls else []
         other = await again(answered, ask_again, asked, left) if left else answered
         is_new = other is not answered and all(is_said(call, turn.state.query) for call in other.calls)
-        deltas = [_with_id(delta, compiled) for delta in call_deltas(other.calls)]
+        deltas = [_with_id(delta, compiled) for delta in deltas_of(other.calls)]
         answered = other if is_new else None
     if answered is None:
         compiled = replace(compiled, enforcement=replace(compiled.enforcement, from_results=True))

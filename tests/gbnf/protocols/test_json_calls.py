@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import with_json_calls
+from gbnf.protocols.protocol import Offered, with_json_calls
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.effort import scaled
@@ -47,7 +47,7 @@ def test_calls_are_accepted_and_read_back_in_any_chunks(
     written: list[dict[str, Any]], ascii_only: bool, cuts: list[int]
 ) -> None:
     lines = "\n".join(json.dumps(call, ensure_ascii=ascii_only) for call in written)
-    grammar = json_grammar(PAIR, tool_choice="auto", parallel=True, final_answer=False)
+    grammar = json_grammar(Offered(PAIR, parallel=True))
     assert engine().match(grammar, lines).complete
     deltas = read(lines, cuts)
     found = [{"name": name, "arguments": json.loads(arguments)} for name, arguments in calls(deltas)]
@@ -58,7 +58,7 @@ def test_calls_are_accepted_and_read_back_in_any_chunks(
 
 @given(said=texts, cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_a_text_is_accepted_unless_it_begins_with_a_space(said: str, cuts: list[int]) -> None:
-    grammar = json_grammar(PAIR, tool_choice="auto", parallel=False, final_answer=False)
+    grammar = json_grammar(Offered(PAIR))
     expected = not said.startswith((" ", "\t", "\n", "\r")) and "\0" not in said
     assert grammar.match(said).complete == expected
     if said and "\0" not in said:
@@ -72,17 +72,17 @@ def test_a_text_is_accepted_unless_it_begins_with_a_space(said: str, cuts: list[
 @given(said=strings, cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_the_message_of_a_final_answer_is_the_text(said: str, cuts: list[int]) -> None:
     call = json.dumps({"name": FINAL_ANSWER.name, "arguments": {"message": said}})
-    grammar = json_grammar(PAIR, tool_choice="auto", parallel=True, final_answer=True)
+    grammar = json_grammar(Offered(PAIR, parallel=True), also_final_answer=True)
     assert grammar.match(call).complete
     deltas = read(call, cuts, final_answer=True)
     assert text(deltas) == said
     assert all(isinstance(delta, TextDelta) for delta in deltas)
 
 
-@pytest.mark.parametrize("choice", ["auto", "required"])
-def test_a_tool_of_the_client_named_final_answer_is_a_tool(choice: Any) -> None:
+@pytest.mark.parametrize("is_answer", [True, False])
+def test_a_tool_of_the_client_named_final_answer_is_a_tool(is_answer: bool) -> None:
     mine = tool(FINAL_ANSWER.name, ("n",), n={"type": "integer"})
-    grammar = json_grammar((mine,), tool_choice=choice, parallel=False, final_answer=True)
+    grammar = json_grammar(Offered((mine,), is_answer), also_final_answer=True)
     assert grammar.match('{"name": "final_answer", "arguments": {"n": 1}}').complete
     assert not grammar.match('{"name": "final_answer", "arguments": {"message": "x"}}').complete
 
@@ -99,7 +99,7 @@ def test_a_tool_of_the_client_named_final_answer_is_a_tool(choice: Any) -> None:
     ],
 )
 def test_a_required_call_is_one_call(written: str, complete: bool) -> None:
-    grammar = json_grammar(PAIR, tool_choice="required", parallel=False, final_answer=True)
+    grammar = json_grammar(Offered(PAIR, answer=False), also_final_answer=True)
     assert grammar.match(written).complete is complete
 
 

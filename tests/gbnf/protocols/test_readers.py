@@ -14,6 +14,7 @@ from gbnf import Grammar, compile_schema
 from gbnf.calls import ToolCalls, parse_tool_calls, render_tool_calls
 from gbnf.errors import clip
 from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
+from gbnf.protocols.protocol import Offered
 from gbnf.protocols.readers import (
     AnswerInText,
     AnswerNotAllowedError,
@@ -34,7 +35,7 @@ from support.pools import POOL, call_lists, json_values, model_texts, shape_name
 from support.tool_templates import JSON_IN_TAGS
 
 TOOLS = (tool("go", x={"type": "integer"}),)
-CALLS = json_grammar(TOOLS, tool_choice="required", parallel=True, final_answer=False)
+CALLS = json_grammar(Offered(TOOLS, answer=False, parallel=True))
 OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
 EITHER = union(CALLS, OBJECT)
 WAYS = ((CALLS, lambda: JsonCallStream(TOOLS, final_answer=False)), (OBJECT, PlainText))

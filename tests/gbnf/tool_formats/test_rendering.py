@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from chat_templates import templates_with_calls, tool_format
 from gbnf.calls.parsing.results import ToolCall, ToolCalls
+from gbnf.tool_formats import detect
 from gbnf.tool_formats.rendering import adapt_conversation
 from gbnf.tools import Tool
 from support.effort import one_in, scaled
+from support.tool_templates import JSON_IN_TAGS
 
 SCHEMA = {
     "type": "object",
@@ -117,3 +119,25 @@ def test_results_have_the_ids_of_their_calls(name: str) -> None:
     calls = [call["id"] for message in adapted for call in message.get("tool_calls", ())]
     assert calls in (results, [])  # none where they are written into the content
     form.prompt(messages, TOOLS)
+
+
+DESCRIBED_ONLY = (
+    "{% for tool in tools or [] %}{% for schema in tool.function.parameters.properties.values() %}"
+    "{% for branch in schema.anyOf or [schema] %}{% if branch.description is not defined %}"
+    "{{ raise_exception('a schema has no description') }}{% endif %}{{ branch.type }} "
+    "{% endfor %}{% endfor %}{% endfor %}"
+) + JSON_IN_TAGS
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"type": "string"}, "string "),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string null "),
+    ],
+)
+def test_a_template_may_read_the_description_of_each_schema(schema: Any, shown: str) -> None:
+    function = {"name": "note", "parameters": {"type": "object", "properties": {"text": schema}}}
+    form = detect(DESCRIBED_ONLY, eos_token="<|end|>")
+    prompt = form.prompt([QUESTION], [{"type": "function", "function": function}])
+    assert prompt.startswith(shown)

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from gbnf import Grammar
 from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import TextDelta
-from gbnf_server.backends.base import Backend, Request
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.backends.in_process import InProcess, _Pieces
 from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
@@ -57,10 +58,11 @@ def languages(draw: st.DrawFn) -> tuple[Grammar, re.Pattern[str]]:
 
 def test_the_event_loop_runs_while_a_thread_ends() -> None:
     async def ticks() -> int:
-        pieces = _Pieces()
+        pieces, answered = _Pieces(), Future[Completion]()
+        answered.add_done_callback(pieces.wake)
         pieces.put(TextDelta("a"))
-        threading.Timer(0.1, pieces.close, [BackendError("ended")]).start()
-        ending, count = asyncio.ensure_future(pieces.end()), 0
+        threading.Timer(0.1, answered.set_exception, [BackendError("ended")]).start()
+        ending, count = asyncio.ensure_future(pieces.end(answered)), 0
         while not ending.done():
             await asyncio.sleep(0.001)
             count += 1
