@@ -251,7 +251,9 @@ def _phrases(tool: Tool) -> tuple[str, ...]:
 @lru_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    texts = _words_of_affinity(tool) or [tool.name, *tool.descriptions.values()]
+    if words := _words_of_affinity(tool):
+        return frozenset(term for word in words for terms in _affinity_terms(word) for term in terms)
+    texts = [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 
 
@@ -362,7 +364,7 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
 @lru_cache(maxsize=8192)
 def _affinity(tool: Tool) -> frozenset[str]:
     return frozenset(
-        term for text in _words_of_affinity(tool) for _, terms in _stemmed(text) for term in terms
+        term for word in _words_of_affinity(tool) for terms in _affinity_terms(word) for term in terms
     )
 
 
@@ -408,7 +410,9 @@ def _document(tool: Tool, *, of_purpose: bool = False) -> Mapping[str, float]:
         if of_purpose and field not in _PURPOSE:
             continue
         weight, typical = _FIELDS[field]
-        found = [terms for _, terms in _stemmed(text) if terms]
+        found = (
+            [*_affinity_terms(text)] if field == "affinity" else [each for _, each in _stemmed(text) if each]
+        )
         share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(found) / typical)
         for terms in found:
             for term in terms:
@@ -458,17 +462,25 @@ def _languages(words: Sequence[str]) -> tuple[str, ...]:
 def _terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
     """Return the stems of a word; () for a stop word of one of the languages.
 
-    An Italian word also has that of its imperative without pronouns: "leggili" is "leggi".
+    An Italian word also has the form of an imperative without pronouns, which an affinity may have: "leggi"
+    of "leggili". Nouns end like that, too, so its stem would be that of other words: "giorno" of "giornali".
     """
     if any(word in _STOP_WORDS[language] for language in languages):
         return ()
     stems = [f"{language}:{_stem(word, language)}" for language in languages]
     if "italian" in languages and (imperative := _PRONOUNS.sub("", word)) != word:
-        stems.append(f"italian:{_stem(imperative, 'italian')}")
-    return tuple(dict.fromkeys(stems))
+        stems.append(f"{_FORM}{imperative}")
+    return tuple(stems)
 
 
-_PRONOUNS: Final = re.compile(r"(?<=[^\W\d_]{3}[aei])(?:me|te|ce|glie)?(?:l[ioa]|mi|ci|gli)\Z")
+_PRONOUNS: Final = re.compile(r"(?<=[^\W\d_]{3}[aei])(?:me|te|ce|glie)?(?:l[ioae]|mi|ci|gli|ne)\Z")
+_FORM: Final = "form:"
+"""Begins the term of a word as it is."""
+
+
+def _affinity_terms(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the terms of each word of an affinity: its stems, and its form."""
+    return ((*terms, f"{_FORM}{word}") for word, terms in _stemmed(text) if terms)
 
 
 @lru_cache(maxsize=65536)

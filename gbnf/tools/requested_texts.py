@@ -16,7 +16,6 @@ from gbnf.tools.request_values import (
     QUOTED,
     TERM,
     names_in,
-    names_kind_of_file,
 )
 from gbnf.tools.tool import Tool
 
@@ -198,24 +197,33 @@ def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> di
     return {name: path(name, value) for name, value in arguments.items()}
 
 
-_SAYS_MORE: Final = re.compile(
-    r"\b(?:all|every\w*|any\w*|each|others?|rest|both|except|but|them|these|those|copies|backups?|tutt[oie]|ogni"
-    r"|altr[oaie]|rest[oi]|tranne|eccetto|entramb[ie]|quest[ie]|quelli)\b|\*",
+_ONLY: Final = re.compile(
+    r"please|can|could|you|delete|remove|erase|trash|discard|throw|away|out|get|rid|of|from|in|the|my|files?"
+    r"|folder|directory|and|for|me|puoi|per|favore|elimina|cancella|rimuovi|butta|via|il|lo|la|l|i|e|da|dal"
+    r"|dalla|nella|nel|cartella|mio|mia",
     re.IGNORECASE,
 )
+"""Words of a request to delete that says no more than which files are meant."""
 
 
 def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collection[str]) -> frozenset[str]:
     """Return the files in the lists of a call that results have, and that a request does not name.
 
-    `entries`: those of the results. Only for a request that names files, and says of no others: "delete
-    old/draft.txt", for which a small model searches the folder, and deletes all that is in it.
+    `entries`: those of the results. Only for a request that names files which were found, and says no more
+    than to delete them: for "delete old/draft.txt", a small model searches the folder, and deletes all that
+    is in it.
     """
-    request = request[:LONGEST_REQUEST].casefold()
-    names = {match[0].rstrip(".,;?!)") for match in PATH.finditer(request)}
-    if not any(map(_FILE_NAME.fullmatch, (name.rpartition("/")[2] for name in names))):
+    request = request[:LONGEST_REQUEST]
+    names = {_file_path(match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)}
+    found = {_file_path(entry): entry for entry in entries}
+    known = {*found, *(path.rpartition("/")[2] for path in found)}
+    if not names or not all(
+        name in known and _FILE_NAME.fullmatch(name.rpartition("/")[2]) for name in names
+    ):
         return frozenset()
-    if _SAYS_MORE.search(request) or names_kind_of_file(request):
+    folders = {part for path in found for part in path.split("/")[:-1]}
+    words = re.findall(r"\w+", PATH.sub(" ", request).casefold())
+    if not all(_ONLY.fullmatch(word) or word in folders for word in words):
         return frozenset()
     items = {
         item
@@ -226,9 +234,16 @@ def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collectio
     }
     return frozenset(
         item
-        for item in items.intersection(entries)
-        if PATH.fullmatch(item) and names.isdisjoint({item.casefold(), item.casefold().rpartition("/")[2]})
+        for item in items
+        if (path := _file_path(item)) in found
+        and _FILE_NAME.fullmatch(path.rpartition("/")[2])
+        and names.isdisjoint({path, path.rpartition("/")[2]})
     )
+
+
+def _file_path(text: str) -> str:
+    """Return a path in one spelling, to be compared; "" of an address."""
+    return "" if "@" in text else text.replace("\\", "/").removeprefix("./").casefold()
 
 
 def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,27 +293,32 @@ def _means(text: str, whole: str, said: frozenset[str]) -> bool:
 
 
 _DETERMINED: Final = re.compile(
-    r"(?:an?|the|some|my|our|your|this|that|all|\d+|one|two|three|four|five|un[ao]?|il|lo|la|i|gli|le)\b",
+    r"(?:an?|the|some|my|our|your|his|her|its|their|this|that|these|those|both|all|each|every|any|several|\d+"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|un[ao]?|due|tre|alcun[ei]|qualche|ogni|tutt[oiae]"
+    r"|mi[oae]i?|il|lo|la|i|gli|le)\b",
     re.IGNORECASE,
 )
 _ABOUT: Final = re.compile(
     rf"\b(?:about|of|on|for|su[li]?|sull[ae]|di|de[il]|per)\b|{PATH.pattern}", re.IGNORECASE
 )
+_SAYS_OF_IT: Final = re.compile(r"\W+(?:is|are|was|were|è|sono|era|erano)\b[^\n:]*\Z", re.IGNORECASE)
 
 
 def _has_dictated(text: str, whole: str, *, is_marked: bool) -> bool:
-    """Return whether a text is a dictated one with more words around it: "Milk and bread are great choices".
+    """Return whether a text is a sentence about a dictated one: "Milk and bread are great choices".
 
-    `is_marked`: the request calls it a text: "the text milk and bread". Otherwise one that begins with an
-    article, or is about something, may describe the text: "write a poem about bread to a.txt".
+    `is_marked`: the request calls it a text, "the text milk and bread", which may be anywhere in it.
+    Otherwise one with an article, or that is about something, may describe a text: "a poem about bread".
     """
-    if _ABOUT.search(whole) or (not is_marked and _DETERMINED.match(whole)):
+    if "\n" in text or PATH.fullmatch(text) or _ABOUT.search(whole):
         return False
     some, every = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
-    if {word for word in some if word.isdigit()} - {*every}:
-        return False  # a value that the model has computed
-    starts = range(len(some) - len(every) + 1) if is_marked else range(1)
-    return len(every) > 1 and any(some[at : at + len(every)] == every for at in starts)
+    if len(every) < 2 or {word for word in some if word.isdigit()} - {*every}:
+        return False  # it has a number that the model has computed
+    if is_marked:
+        return any(some[at : at + len(every)] == every for at in range(len(some) - len(every) + 1))
+    is_beginning = text.casefold().startswith(whole.casefold()) and not _DETERMINED.match(whole)
+    return is_beginning and _SAYS_OF_IT.match(text[len(whole) :]) is not None
 
 
 _SOURCE: Final = re.compile(

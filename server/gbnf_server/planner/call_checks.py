@@ -223,6 +223,10 @@ def check_call(
     if copied := copied_placeholder(call["arguments"]):
         raise CallRefusedError("invalid", f"{copied!r} is a placeholder; write the value itself")
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
+    if options.is_small and tool.run.effect == "write":
+        limited = _only_named(call, tool, offer, state)
+        if limited is not call:
+            call, repairs = limited, (*repairs, "files: only those that the request names")
     changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
@@ -236,31 +240,32 @@ def check_call(
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
         for refusal, problem in _message_faults(call["arguments"]["message"], state, options):
             raise CallRefusedError(refusal, problem)
-    is_limited = options.is_small and tool.run.effect == "write"
-    if is_limited and (limited := _only_named(call["arguments"], state)) != call["arguments"]:
-        call, repairs = call | {"arguments": limited}, (*repairs, "files: only those that the request names")
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
-    if is_limited:
-        arguments = _only_named(arguments, state)
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
 
 
-def _only_named(arguments: dict[str, Any], state: RunState) -> dict[str, Any]:
-    """Return the arguments of a call that changes something without files that were found and not meant."""
+def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: RunState) -> dict[str, Any]:
+    """Return a call that changes something, without files that were found and not meant.
+
+    Raises `CallRefusedError` if it is none without them.
+    """
     entries = {each for several in state.entries.values() for each in several if isinstance(each, str)}
-    unnamed = unnamed_files(arguments, said(state), entries)
-    if not unnamed:
-        return arguments
-    kept = {
-        name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
-        for name, value in arguments.items()
-    }
-    if any(value == [] != arguments[name] for name, value in kept.items()):
-        raise CallRefusedError("invalid", f"the request is not about {', '.join(sorted(unnamed))}")
-    return kept
+    with suppress(ValueError):  # references that do not fit are refused later
+        arguments = fill_references(tool, call["arguments"], state.entries)
+        if unnamed := unnamed_files(arguments, said(state), entries):
+            kept = {
+                name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
+                for name, value in arguments.items()
+            }
+            limited = call | {"arguments": kept}
+            if [] in kept.values() or not validate_call(limited, offer.callable, steps=offer.refers_to).ok:
+                error = f"the request is not about {', '.join(sorted(unnamed))}"
+                raise CallRefusedError("invalid", error)
+            return limited
+    return call
 
 
 def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> Iterator[tuple[Refusal, str]]:

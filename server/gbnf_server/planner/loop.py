@@ -19,6 +19,7 @@ Invariants, whatever the model generates:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -30,7 +31,6 @@ from gbnf.errors import GbnfError, clip
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
-from gbnf.protocols.readers import looks_like_call
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.ranking import is_about, request_language
@@ -88,6 +88,8 @@ from gbnf_server.system.errors import (
     RequestNotSupportedError,
 )
 
+_CALL_BEGINNING = re.compile(r"\s*(?:[\[{<]|`{3,}\w*\s*[\[{<]|\w+\(|\w+:)")
+"""Of what may be a call that was truncated, rather than a text."""
 _MOST_WITHOUT_RESULT = 4
 """Steps in a row: a small model repeats a call that fails, and refused ones in between, to the last step."""
 
@@ -206,6 +208,10 @@ class _Loop(ModelCalls):
         if self.seconds_left() <= LEAST_SECONDS:
             return self._exhausted(f"{options.max_seconds:g} seconds")
         without_result = list(takewhile(lambda step: step.result is None, reversed(state.steps)))
+        if state.only_repeats:
+            state.number += 1
+            yield from self.emit(StepStarted(self.clock(), state.number, (FINAL_ANSWER.name,), (), 0.0))
+            return (yield from self._answer_done())
         if options.is_small_native and len(without_result) >= _MOST_WITHOUT_RESULT:
             error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
             return state.finish("blocked", self.clock(), error=error)
@@ -361,8 +367,8 @@ class _Loop(ModelCalls):
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
-            if is_done and any(each.refusal == "repeated" and each.text == step.text for each in state.steps):
-                return (yield from self._answer_done())  # it has been told so before
+            told = (each.text for each in state.steps if each.refusal == "repeated")
+            state.only_repeats = is_done and step.text in told
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.preference and is_answer and offer.own and not succeeded(state.steps):
@@ -371,9 +377,10 @@ class _Loop(ModelCalls):
             state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         if state.choice and is_answer and not offer.own and not succeeded(state.steps):
             state.speaks = is_about(said(state), self.order.tools) is False
-        is_text = refused.refusal == "truncated" and not looks_like_call(step.text)
-        if is_text and self.options.is_small_native and not succeeded(state.steps):
-            state.speaks = True  # a song that does not end becomes no calculation
+        is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
+        if is_text and state.choice and not succeeded(state.steps):
+            # a song that does not end becomes no calculation
+            state.speaks = is_about(said(state), self.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
@@ -391,7 +398,7 @@ class _Loop(ModelCalls):
         yield from self.emit(
             CallBlocked(self.clock(), step.number, refused.refusal, step.text, refused.error, count)
         )
-        if state.blocked_in_a_row < self.options.max_blocked and not is_stuck:
+        if state.only_repeats or (state.blocked_in_a_row < self.options.max_blocked and not is_stuck):
             return None
         return state.finish(
             "blocked",

@@ -258,7 +258,12 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     request = said(state)
     best = max(state.preference, key=state.preference.__getitem__, default="")
     chosen = best if state.choice.get(best, -inf) > SURE else ""
-    if "@" in request and is_about(request, [tool for tool in tools if tool.name == chosen]) is False:
+    made = [tool for tool in tools if tool.name == chosen]
+    if (
+        "@" in request
+        and (file_tools(made) or file_tools(made, "folder"))
+        and is_about(request, made) is False
+    ):
         chosen = ""  # it makes a folder of an address where nothing can be mailed
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
     words = _asking_words(tools, request, tuple(state.providers.items()))
@@ -603,11 +608,30 @@ def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
 
 def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tool whose call without arguments is all that a request asks for, such as the time."""
-    possible = (tool for tool in tools if tool.run.effect == "read" and not tool.args.get("required"))
+    asked = _ASKS_WHAT.match(state.query)
+    if state.images or not asked or _OF_PERSONS.search(state.query, asked.end()):
+        return ()
     alone = [
-        tool for tool in possible if not tool.args.get("requires_one_of") and says_no_more(state.query, tool)
+        tool
+        for tool in tools
+        if tool.run.effect == "read"
+        and not tool.args.get("required")
+        and not tool.args.get("requires_one_of")
+        and says_no_more(state.query, tool)
     ]
     return tuple(alone) if len(alone) == 1 else ()
+
+
+_ASKS_WHAT = re.compile(
+    r"\s*(?:(?:please|puoi|can you|could you)\s+)?"
+    r"(?:what|which|che|qual\w*|tell me|dimmi|give me the|dammi l|show me)\b",
+    re.IGNORECASE,
+)
+_OF_PERSONS = re.compile(
+    r"\b(?:i|we|he|she|they|you|my|your|have|has|had|was|were|do|did|must|should|will|not|no|non|ho|hai|sei"
+    r"|devo|devi|era|giornata|a day)\b|n['’]t\b",
+    re.IGNORECASE,
+)
 
 
 def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:

@@ -32,6 +32,7 @@ class RunState:
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
+    only_repeats: bool = False  # a call that is done was repeated, and again after the model was told so
     speaks: bool = False  # the request is answered without tools: a draft was about them, or refused
     calls_next: frozenset[str] = frozenset()  # names of tools one of which the next step calls, if it may
     choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool

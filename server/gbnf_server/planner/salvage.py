@@ -22,6 +22,7 @@ from gbnf.errors import clip
 from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import FINAL_ANSWER
+from gbnf.tools.request_values import LONGEST_REQUEST, PATH
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
@@ -54,12 +55,13 @@ _COPIED_WORDS = 6
 _REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
 _SHORT_TEXT = 300
 _ASKS_FOR_TEXT = re.compile(
-    r"\s*(?:(?:please|(?:can|could) you|puoi)\s+)?"
-    r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi)?\b"
-    r"|what(?: is|'s|’s) in\b|what (?:do|does)\b.*\b(?:say|contain)\b|cosa (?:c['’]è|dice|contiene)\b)"
-    r"(?!.*\b\d+ \w)",  # a number of things
+    r"\W*(?:(?:please|(?:can|could) you(?: please)?|per favore|puoi)\s+)?"
+    r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi| me)?|what(?: is|'s|’s) in|what (?:do|does)"
+    r"|(?:che )?cosa (?:c['’]è in|dice|contiene))\s+(?:(?:the|il|lo) )?(?:(?:file|note|text|nota|testo) )?"
+    rf"(?:{PATH.pattern})(?: (?:say|contain))?\W*",
     re.IGNORECASE,
 )
+"""The whole of a request for what is in a file."""
 _REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)  # the same words three times in a row
 COPIED = "error: the model copied the question"
 _ASKED = {
@@ -257,7 +259,7 @@ def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
     said, new = set(words(answer)), set(words(listed)) - set(words(query))
-    if len(listed) <= _SHORT_TEXT and _ASKS_FOR_TEXT.match(query):
+    if len(listed) <= _SHORT_TEXT and _ASKS_FOR_TEXT.fullmatch(query[:LONGEST_REQUEST]):
         least = 1.0
     says_enough = len(new & said) >= max(least * len(new), 1) or not new
     return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"

@@ -243,6 +243,7 @@ NOTE = 'save "pay the gardener" as a note in todo/garden.md'
 TAXES = "the tax on $30.45 in Chicago, Illinois and $52 in Sacramento, California"
 EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:30"
 LIST = "write milk and bread to shopping.txt"
+HELLO = "save the text hello world to hello_world.txt"
 TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/packing.txt"
 
 
@@ -276,6 +277,16 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
         ("save the words big blue whale in a.txt", {"t": 'It is "big blue whale".'}, {"t": "big blue whale"}),
         ("write a long letter to a.txt", {"t": "A long letter\nDear Ada"}, {"t": "A long letter\nDear Ada"}),
         ("write notes about Rome to a.txt", {"t": "Notes about Rome\nOld"}, {"t": "Notes about Rome\nOld"}),
+        (LIST, {"t": "Milk and bread\n- white bread"}, {"t": "Milk and bread\n- white bread"}),
+        (LIST, {"t": "Milk and bread: for Ada"}, {"t": "Milk and bread: for Ada"}),
+        (
+            HELLO,
+            {"path": "hello_world.txt", "t": "It says hello world"},
+            {"path": "hello_world.txt", "t": "hello world"},
+        ),
+        ("write dear Ada to a.txt", {"t": "Dear Ada, how are you?"}, {"t": "Dear Ada, how are you?"}),
+        ("write call notes to a.txt", {"title": "Call notes review"}, {"title": "Call notes review"}),
+        ("scrivi due poesie su a.txt", {"t": "Due poesie sono qui"}, {"t": "Due poesie sono qui"}),
         ("put the line count of a.txt in b.txt", {"t": "Count of a.txt: ten"}, {"t": "Count of a.txt: ten"}),
         (
             TAXES,
@@ -326,18 +337,27 @@ def test_texts_are_written_as_the_request_spells_them(
     [
         ("delete old/draft.txt", {"old/final.txt"}),
         ("please remove Draft.txt from old", {"old/final.txt"}),
+        ("delete ./old/draft.txt", {"old/final.txt"}),
+        ("elimina draft.txt dalla cartella old", {"old/final.txt"}),
         ("delete old/draft.txt and old/final.txt", set()),
-        ("delete old/draft.txt and its copies", set()),
-        ("delete everything but old/keep.txt", set()),
+        ("delete old/draft.txt and its duplicates", set()),
+        ("delete the files in old, not old/draft.txt", set()),
+        ("delete everything but old/draft.txt", set()),
+        ("clean up old without deleting draft.txt", set()),
+        ("svuota old ma tieni draft.txt", set()),
+        ("delete the drafts in old and write done to log.txt", set()),
+        ("read old/draft.txt and delete the files listed there", set()),
+        ("delete draft and old/final.txt", set()),
+        ("send old/draft.txt to ada@example.com and the team", set()),
+        ("delete old/other.txt", set()),
         ("delete what is in old", set()),
-        ("delete the text files in old", set()),
         ("", set()),
     ],
 )
 def test_files_that_a_request_does_not_name_are_found_beside_those_that_it_names(
     request_: str, unnamed: set[str]
 ) -> None:
-    entries = ["old/draft.txt", "old/final.txt"]
+    entries = ["old/draft.txt", "old/final.txt", "team@example.com"]
     assert unnamed_files({"paths": [*entries, "new.txt"], "n": 1}, request_, entries) == unnamed
     assert not unnamed_files({"paths": entries}, request_, ["other.txt"])
 

@@ -404,6 +404,10 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("I already wrote to giulia", "write_files", set()),
         ("trova i log in build e cancellali", "delete_files", {"cancellali"}),
         ("trova la nota e mandamela", "send_messages", {"mandamela"}),
+        ("apri le note e leggile", "read_files", {"apri", "leggile"}),
+        ("leggi i giornali di oggi", "get_now", set()),
+        ("compila il modulo", "compute", set()),
+        ("trova locali aperti", "find_files", {"trova"}),
         ("i file di aprile", "read_files", set()),
     ],
 )

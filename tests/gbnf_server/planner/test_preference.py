@@ -353,6 +353,11 @@ def test_an_answer_about_tools_to_what_no_tool_is_for_is_asked_for_without_them(
         ("what time is it on Mars?", False),
         ("read a file", False),
         ("hello", False),
+        ("how are you today?", False),
+        ("what can you do today?", False),
+        ("what do I have to do today?", False),
+        ("che giornata!", False),
+        ("not today", False),
     ],
 )
 def test_what_one_call_without_arguments_answers_is_not_made_up(query: str, called: bool) -> None:
@@ -379,6 +384,12 @@ def test_a_song_that_does_not_end_becomes_no_call() -> None:
     assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["truncated"]
     assert [started.tools for started in driven.of(StepStarted)][1:] == [("final_answer",)]
     assert driven.run.answer == "La, la."
+    thoughts = replace(completion("First, I will work " * 50), finish_reason="length", repeated="First")
+    fenced = replace(completion('```json\n{"name": "compute", "argu' + "m" * 90), finish_reason="length")
+    for truncated in (thoughts, fenced):
+        texts = [odds(9), truncated, written(COMPUTE), "41.40."]
+        driven = drive("compute 289.80 / 7", *texts, options=ASKED, replies=[{"value": 41.4}])
+        assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["compute"]
 
 
 def test_no_folder_is_made_of_an_address_where_nothing_can_be_mailed() -> None:
@@ -386,7 +397,9 @@ def test_no_folder_is_made_of_an_address_where_nothing_can_be_mailed() -> None:
     for query, is_offered in (
         ("email marta@example.com that the train is late", False),
         ("a place for my invoices", True),
+        ("lunch with anna@example.com tomorrow at noon", True),
     ):
-        texts = [chosen({"create_dirs": 0.9, "get_now": 0.1}), odds(9), *[completion("Sorry.")] * 3]
+        name = "create_events" if "lunch" in query else "create_dirs"
+        texts = [chosen({name: 0.9, "get_now": 0.1}), odds(9), *[completion("Sorry.")] * 3]
         driven = drive_by_hand(pool, texts, query=query, options=resolved(**ASKED))
-        assert ("create_dirs" in driven.of(StepStarted)[0].tools) == is_offered
+        assert (name in driven.of(StepStarted)[0].tools) == is_offered

@@ -356,7 +356,9 @@ def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
         ("what does notes/plan.txt say?", "It was started on Monday.", True),
         ("read notes/plan.txt", "It says: start on Monday.", False),
         ("when does notes/plan.txt start?", "It was started on Monday.", False),
-        ("read notes/plan.txt and tell me 2 things of it", "It was started on Monday.", False),
+        ("read notes/plan.txt and tell me about it", "It was started on Monday.", False),
+        ("show me only the first line of notes/plan.txt", "It was started on Monday.", False),
+        ("Could you please read me the file notes/plan.txt?", "It was started on Monday.", True),
     ],
 )
 def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: str, is_added: bool) -> None:
@@ -389,6 +391,36 @@ def test_only_the_file_that_a_request_names_is_deleted() -> None:
     driven = drive(request, written(find), written(wrong), *["It is not there."] * 5, replies=found)
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files"]
     assert driven.of(CallBlocked)[0].error.startswith("the request is not about old/final.txt")
+    again = [json.dumps(find), *[json.dumps(delete)] * 2, json.dumps(ending)]
+    driven = drive(request, *again, options={"is_small": True}, replies=found)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files", "delete_files"]
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
+
+
+def test_a_call_that_is_invalid_without_other_files_is_refused() -> None:
+    paths = {"type": "array", "items": {"type": "string"}, "minItems": 2}
+    args = {"type": "object", "required": ["paths"], "properties": {"paths": paths}}
+    merge = Tool.from_mapping(
+        {
+            "name": "delete_both",
+            "description": {"en": "Delete files."},
+            "args": args,
+            "run": {"effect": "write"},
+        }
+    )
+    files = ["old/a.txt", "old/b.txt"]
+    find = {"name": "find_files", "arguments": {"base_path": "old", "pattern": "*.txt"}}
+    calls = [find, {"name": "delete_both", "arguments": {"paths": files}}]
+    texts = [*map(json.dumps, calls), json.dumps({"name": "final_answer", "arguments": {"message": "No."}})]
+    driven = drive_by_hand(
+        (*BUNDLED, merge),
+        map(completion, texts),
+        query="delete old/a.txt",
+        options=resolved(is_small=True),
+        replies=[{"entries": files}],
+    )
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files"]
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["invalid"]
 
 
 def test_a_call_that_is_done_and_repeated_twice_ends_the_run() -> None:
@@ -408,6 +440,7 @@ def test_a_call_that_is_done_and_repeated_twice_ends_the_run() -> None:
     )
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_events_empty", "find_events"]
     assert [asked.purpose for asked in driven.of(CallModel)] == [*["call"] * 4, "answer"]
+    assert [step.refusal for step in driven.run.steps] == [None, "repeated", None, "repeated", None]
     assert (driven.run.outcome, driven.run.answer) == ("answered", "At 9:00.")
 
 
