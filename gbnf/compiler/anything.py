@@ -34,7 +34,9 @@ class Anything:
         if (kind, syntax) not in self._any:
             if isinstance(syntax, FormsSyntax | ElementsSyntax):
                 self._scalars.report.excludes_delimiters()
-            ref = self._any[kind, syntax] = self._scope.reserve("Any", kind or "value")
+            ref = self._any[kind, syntax] = self._scope.table.reserve(
+                *self._scope.path, "Any", kind or "value"
+            )
             self._any[kind, syntax] = self._scope.table.define(ref, self._new(kind, syntax))
         return self._any[kind, syntax]
 

@@ -87,7 +87,7 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
         return None
     # A state: how many items came before (as far as it matters), and whether one of them matched.
     states = [(count, found) for count in range(last + 1) for found in (False, True)]
-    rests = {state: scope.reserve("After", str(state[0]), "Match" if state[1] else "") for state in states}
+    rests = dict(zip(states, scope.reserve(len(states), "After"), strict=True))
 
     def pairs(count: int, *, found: bool) -> list[Expr]:
         if items.maximum is not None and count >= items.maximum:
@@ -124,6 +124,6 @@ def unique_expr(
         if used.bit_count() >= minimum:
             following.append(layout.end_array)
         rest = factor_prefixes(following)
-        rests[used] = scope.add(f"Rest {used}", rest) if len(following) > 1 else rest
+        rests[used] = scope.add("Rest", rest) if len(following) > 1 else rest
     first = [seq(layout.begin_array, value, rests[1 << bit]) for bit, value in enumerate(values) if most]
     return factor_prefixes([*first, *([layout.empty_array] if minimum == 0 else [])])

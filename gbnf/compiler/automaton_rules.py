@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from gbnf.compiler.literals import json_char, raw_char
@@ -22,10 +23,12 @@ from gbnf.compiler.rules import Fragment, RuleTable, Scope
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
+    Alt,
     CharClass,
     Expr,
     Literal,
     Ref,
+    Seq,
     alt,
     literal,
     optional,
@@ -58,29 +61,18 @@ def words_expr(language: Dfa, scope: Scope) -> Expr:
     return quoted_expr(language, raw_char, "", scope)
 
 
-def quoted_expr(
-    language: Dfa, spell: Callable[[CharSet], Expr], quote: str, scope: Scope, *, named: bool = False
-) -> Expr:
-    """Return the words between quotes, characters as `spell` writes them; EMPTY_LANGUAGE if there is none.
-
-    `named`: a character that is more than a class is a production.
-    """
+def quoted_expr(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, scope: Scope) -> Expr:
+    """Return the words between quotes, characters as `spell` writes them; EMPTY_LANGUAGE if there is none."""
     if language.is_empty:
         return EMPTY_LANGUAGE
     spend((20 + language.table.alphabet.size) * len(language.table.rows))  # for the first time or again
-    return _fragment(language, spell, quote, named).instantiate(scope)
+    return _fragment(language, spell, quote).instantiate(scope)
 
 
 @lru_cache(maxsize=1024)
-def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, named: bool) -> Fragment:
+def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str) -> Fragment:
     table = RuleTable(_PRIMITIVES)
-    scope = Scope(table, ())
-
-    def char(chars: CharSet) -> Expr:
-        spelled = spell(chars)
-        return spelled if isinstance(spelled, Literal | CharClass) else scope.add("Char", spelled)
-
-    body = _Writer(language, char if named else spell, literal(quote), scope).expression()
+    body = _Writer(language, spell, literal(quote), Scope(table, ())).expression()
     return Fragment(seq(literal(quote), body), table)
 
 
@@ -131,6 +123,7 @@ class _Writer:
         self._accepting = language.table.accepting
         self._uses = Counter(target for edges in self._edges for target in edges.values())
         self._uses[0] += 1
+        self._spellings = Counter([*self._loops, *chain.from_iterable(self._edges)])
         self._names: dict[int, Ref] = {}  # the states that are productions
         self._pending: list[int] = []  # those of them that are still to be defined
         self._parts: dict[Expr, Ref] = {}  # repeated characters that are productions
@@ -149,7 +142,7 @@ class _Writer:
         if state not in self._names:
             if not shared and nesting <= _MAX_NESTING:
                 return self._body(state, nesting)
-            self._names[state] = self._scope.reserve("Rest")
+            (self._names[state],) = self._scope.reserve(1, "Rest")
             self._pending.append(state)
         return [_RepeatedExpr(self._names[state])]
 
@@ -167,11 +160,14 @@ class _Writer:
         return False
 
     def _char(self, classes: int) -> Expr:
-        """Return one character of the classes."""
+        """Return one character of the classes, by name if it is more than a class and occurs repeatedly."""
         known = self._spelled.get(classes)
         if known is None:
             chars = CharSet.of(*[chars for bit, chars in enumerate(self._sets) if classes >> bit & 1])
-            known = self._spelled[classes] = self._spell(chars)
+            known = self._spell(chars)
+            if self._spellings[classes] > 1 and isinstance(known, Seq | Alt):
+                known = self._scope.add("Char", known)
+            self._spelled[classes] = known
         return known
 
     def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:

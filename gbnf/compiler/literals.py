@@ -73,7 +73,14 @@ def forced_escapes(forced: CharSet = _FORCED) -> list[Expr]:
     return spelled
 
 
+#: The rule of what may follow in a key instead of a character, of those that most keys consist of.
+_INSTEAD = {
+    char: Ref(f"keyNot{char if char.isalnum() else f'U{ord(char):x}'}")
+    for char in map(chr, range(0x20, 0x7F))
+    if char not in '"\\'
+}
 _KEY_REST = Ref("keyRest")
+_KEY_MORE = Ref("keyMore")
 _KEY_END = Ref("keyEnd")
 _ESCAPED = seq(Ref("keyEscape"), _KEY_REST)
 _ESCAPED_CHARS = frozenset(_FORCED)
@@ -184,7 +191,7 @@ def _other_than(word: str, scope: Scope) -> Expr:
 @lru_cache(maxsize=2048)
 def _ending(word: str) -> Expr:
     """Return what `_along` returns for the end of a key: the same names occur again and again."""
-    expr = _along(word, _WHOLE)
+    expr = _along(word, _KEY_MORE)
     if isinstance(expr, Alt):
         expr.emitted = emit_expr(expr)
     return expr
@@ -193,16 +200,15 @@ def _ending(word: str) -> Expr:
 def _along(word: str, rest: Expr) -> Expr:
     """Return the word and then `rest`, or anything that deviates from the word."""
     for char in reversed(word):
-        if char in _ESCAPED_CHARS:
-            rest = _unless([(char, rest)], ends=False)
-        else:  # what `_unless` returns, in fewer steps
-            rest = Alt((Seq((Literal(char), rest)), _other_char(char), _KEY_END))
+        rest = _unless([(char, rest)], ends=False)
     return rest
 
 
 def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     """Return one of the characters and its rest, or any other; the closing quote too unless a word `ends`."""
     chars = "".join([char for char, _ in rests])
+    if chars in _INSTEAD and not ends:
+        return Alt((Seq((Literal(chars), rests[0][1])), _INSTEAD[chars]))
     if _ESCAPED_CHARS.isdisjoint(chars):  # no two begin with the same character
         branches: list[Expr] = [Seq((Literal(char), rest)) for char, rest in rests]
         return Alt((*branches, _other_char(chars), _ESCAPED if ends else _KEY_END))
@@ -219,5 +225,7 @@ def _other_char(excluded: str) -> Expr:
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)
 
 
-#: What may follow a whole word.
-_WHOLE = _unless((), ends=True)
+#: The productions of `_INSTEAD`.
+INSTEAD_RULES: dict[str, Expr] = {
+    ref.name: alt(_other_char(char), _KEY_END) for char, ref in _INSTEAD.items()
+}

@@ -194,7 +194,7 @@ class Lowering:
         shapes = values.shapes
         if len(shapes) + len(values.values) < 2 and not (shapes and type(shapes[0]) in _STRUCTURED):
             return self._known.setdefault(key, self._union(values, location, syntax))
-        ref = self.table.reserve(*location.scope.hint)
+        ref = self.table.reserve(*location.scope.path)
         self._known[key] = ref
         if self._nesting == _MAX_NESTING:
             self._postponed.append(_Postponed(ref, values, location, syntax))
@@ -261,7 +261,7 @@ class Lowering:
             subschemas = (self.document.follow(subschema, keyword),)
             name = subschemas[0].pointer.rpartition("/")[2]
             if name:
-                scope = Scope(scope.table, (*scope.hint[:1], name) if self.tool else (name,))
+                scope = Scope(scope.table, (*scope.prefix, name), scope.prefix)
         return self._expander.in_order(subschemas), scope
 
     # Unions

@@ -17,8 +17,10 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.compiler.part_cache import without_part_cache
+from gbnf.compiler.primitives import RESERVED
 from gbnf.errors import GbnfError
-from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq
+from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq, references
+from gbnf.grammar.passes import substitute
 from gbnf.schema.keywords import (
     APPLICATORS,
     DEFINITIONS,
@@ -33,6 +35,8 @@ from gbnf.schema.keywords import (
 _MOST_CHARACTERS = 3_000_000
 """Of all grammars that are compiled for one schema: about a second. The first parts are examined anyway."""
 _LEAST_PARTS = 8
+#: How many rules of another grammar are compared with one, of those that look the same.
+_MOST_SIMILAR = 20
 _EXAMINED = KEYWORDS | (APPLICATORS.keys() - DEFINITIONS.keys()) | {"requires_one_of"}
 _NAME_LISTS = {"required", "requires_one_of"}
 _Removal: TypeAlias = Literal["removed", "emptied"]
@@ -75,10 +79,10 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
             work += len(str(reduced))
             pointer = path_pointer(path)
             changed = changed_rules(whole, reduced.rules)
-            for name in changed:
+            for name, other in changed.items():
                 found[name].append(pointer)
-                if name in reduced.rules.productions:
-                    without[name, pointer] = reduced.rules.productions[name]
+                if other is not None:
+                    without[name, pointer] = reduced.rules.productions[other]
             if not changed:
                 without_effect.append(pointer)
     order = {pointer: number for number, pointer in enumerate(_pointers(schema))}
@@ -89,15 +93,27 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
     )
 
 
-def changed_rules(rules: Rules, others: Rules) -> list[str]:
-    """Return the rules of a grammar that another one does not have, from the root on.
+def changed_rules(rules: Rules, others: Rules) -> dict[str, str | None]:
+    """Return the rules of a grammar that another one does not have, with its rules in their places, if any.
 
     Rules are compared one by one, from the two roots on: with equal productions they are the same, whatever
     the rules that they refer to derive. References are equal if their names are, or if each name is in one
-    of the grammars only: then the rules that they refer to are compared.
+    of the grammars only: then the rules that they refer to are compared. So are auxiliary rules whose names
+    differ in their numbers only; those of a changed rule are searched for.
     """
     mine, theirs = rules.productions, others.productions
-    changed: dict[str, None] = {}
+    changed: dict[str, str | None] = {}
+    alike: dict[Expr, list[str]] = {}
+    for name in theirs:
+        if _is_auxiliary(name):
+            alike.setdefault(_unnumbered(name, theirs), []).append(name)
+
+    def counterpart(name: str) -> str | None:
+        if not _is_auxiliary(name):
+            return name if name in theirs else None
+        similar = alike.get(_unnumbered(name, mine), ())[:_MOST_SIMILAR] if name in mine else ()
+        return next((other for other in similar if _is_same(name, other, mine, theirs)), None)
+
     seen: set[tuple[str, str | None]] = set()
     pending: deque[tuple[str, str | None]] = deque([(rules.root, others.root)])
     while pending:
@@ -109,10 +125,44 @@ def changed_rules(rules: Rules, others: Rules) -> list[str]:
         production = mine[name]
         references = None if other is None else _paired(production, theirs[other], mine, theirs)
         if references is None:
-            changed[name] = None
-            references = [(below, below if below in theirs else None) for below in rules.references[name]]
+            changed[name] = other
+            references = [(below, counterpart(below)) for below in rules.references[name]]
         pending += references
-    return list(changed)
+    return changed
+
+
+def _stem(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+def _is_auxiliary(name: str) -> bool:
+    return name[-1].isdigit() and name not in RESERVED
+
+
+def _unnumbered(name: str, productions: Mapping[str, Expr]) -> Expr:
+    """Return the production of an auxiliary rule after its name, without the numbers of auxiliary rules."""
+    production = productions[name]
+    stems: dict[str, Expr] = {
+        below: Ref(_stem(below)) for below in references(production) if _is_auxiliary(below)
+    }
+    return Seq((Ref(_stem(name)), substitute(production, stems)))
+
+
+def _is_same(name: str, other: str, mine: Mapping[str, Expr], theirs: Mapping[str, Expr]) -> bool:
+    """Return whether two auxiliary rules, and those that they refer to, differ in their numbers only."""
+    seen: set[tuple[str, str | None]] = set()
+    pending: list[tuple[str, str | None]] = [(name, other)]
+    while pending:
+        pair = pending.pop()
+        name, below = pair
+        if below is None or pair in seen or not _is_auxiliary(name):
+            continue
+        seen.add(pair)
+        pairs = _paired(mine[name], theirs[below], mine, theirs)
+        if pairs is None:
+            return False
+        pending += pairs
+    return True
 
 
 def _paired(
@@ -125,7 +175,8 @@ def _paired(
         left, right = pending.pop()
         match left, right:
             case Ref(name), Ref(renamed):
-                if name != renamed and (name in theirs or renamed in mine):
+                is_same = _is_auxiliary(name) and _stem(name) == _stem(renamed) != renamed
+                if not is_same and name != renamed and (name in theirs or renamed in mine):
                     return None
                 if renamed in theirs:
                     pairs.append((name, renamed))

@@ -10,7 +10,7 @@ from functools import cache
 
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits, number_rules
 from gbnf.compiler.layout import LAYOUTS, Whitespace
-from gbnf.compiler.literals import PLAIN_CHAR, factor_prefixes, forced_escapes
+from gbnf.compiler.literals import INSTEAD_RULES, PLAIN_CHAR, factor_prefixes, forced_escapes
 from gbnf.grammar.ir import Expr, Literal, Ref, alt, char_class, repeat, seq
 
 _HEX = char_class((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
@@ -56,8 +56,10 @@ def primitives(whitespace: Whitespace, digits: DigitLimits = BOUNDED_DIGITS) -> 
         "string": seq(Literal('"'), repeat(Ref("char")), Literal('"')),
         "char": alt(PLAIN_CHAR, seq(Literal("\\"), Ref("escape"))),
         "escape": alt(char_class('"\\/bfnrt'), _BASIC_PLANE_ESCAPE, _SURROGATE_PAIR_ESCAPE),
+        "keyMore": seq(Ref("keyChar"), Ref("keyRest")),
         "keyRest": seq(repeat(Ref("keyChar")), Literal('"')),
         "keyEnd": alt(Literal('"'), seq(Ref("keyEscape"), Ref("keyRest"))),
+        **INSTEAD_RULES,
         "keyChar": alt(PLAIN_CHAR, Ref("keyEscape")),
         "keyEscape": seq(
             Literal("\\"), factor_prefixes(forced_escapes())

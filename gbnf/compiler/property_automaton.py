@@ -310,10 +310,9 @@ class PropertyAutomaton:
         preceding = Counter([number for number, _ in steps])
         uses = Counter([follower for _, follower in steps])
         for number, kind in enumerate(self._classes):
-            is_shared = preceding[number] > 1 and bool(kind.label)
-            self._bodies.append(self._scope.add(f"{kind.label} Pair", kind.body) if is_shared else kind.body)
-        table = self._scope.table
-        names = table.reserve_many(len(uses), *self._scope.hint, "More")  # some may be left
+            label, is_shared = kind.label or "Other", preceding[number] > 1
+            self._bodies.append(self._scope.add(f"{label} Pair", kind.body) if is_shared else kind.body)
+        names = self._scope.reserve(len(uses), "More")  # some may be left
         depths: dict[int, int] = {}
         for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
             node = self._nodes[index]

@@ -58,8 +58,8 @@ class PythonLayout(Layout):
 def python_string_expr(language: Dfa, scope: Scope) -> Expr:
     """Return the Python strings, quotes included, whose content is a word; EMPTY_LANGUAGE if none is."""
     return alt(
-        quoted_expr(language, single_quoted, "'", scope, named=True),
-        quoted_expr(language, double_quoted, '"', scope, named=True),
+        quoted_expr(language, single_quoted, "'", scope),
+        quoted_expr(language, double_quoted, '"', scope),
     )
 
 

@@ -53,22 +53,25 @@ class NameTable:
 
     def fresh(self, *parts: str) -> str:
         """Return the camelCase of `parts`, with a number that makes it unique if needed."""
-        return self.fresh_many(1, *parts)[0]
+        name = camel(*parts)
+        return self.numbered(1, *parts)[0] if name in self._taken else self._take(name)
 
-    def fresh_many(self, many: int, *parts: str) -> list[str]:
-        """Return several such names of one form."""
-        wanted = name = camel(*parts)
-        start = f"{wanted}x" if wanted[-1].isdigit() else wanted
-        count = self._counts.get(wanted, 1)
-        names = []
-        for _ in range(many):
-            while name in self._taken:
-                count += 1
-                name = f"{start}{count}"
-            self._taken.add(name)
-            names.append(name)
-        self._counts[wanted] = count
+    def numbered(self, many: int, *parts: str) -> list[str]:
+        """Return several such names, each with a number."""
+        stem = camel(*parts)
+        start = f"{stem}x" if stem[-1].isdigit() else stem
+        number = self._counts.get(stem, int(stem in self._taken))
+        names: list[str] = []
+        while len(names) < many:
+            number += 1
+            if f"{start}{number}" not in self._taken:
+                names.append(self._take(f"{start}{number}"))
+        self._counts[stem] = number
         return names
+
+    def _take(self, name: str) -> str:
+        self._taken.add(name)
+        return name
 
 
 class RuleTable:
@@ -78,6 +81,8 @@ class RuleTable:
         self._names = NameTable(taken)
         self._known: dict[Expr, Ref] = {}
         self.productions: dict[str, Expr] = {}
+        #: What the fragments that are added already became.
+        self.instances: dict[Fragment, Expr] = {}
 
     def reserve(self, *hint: str) -> Ref:
         """Return a new nonterminal for a production that `define` sets later."""
@@ -87,7 +92,7 @@ class RuleTable:
 
     def reserve_many(self, count: int, *hint: str) -> list[Ref]:
         """Return new nonterminals with one hint, which have no production before `define` sets it."""
-        return [Ref(name) for name in self._names.fresh_many(count, *hint)]
+        return [Ref(name) for name in self._names.numbered(count, *hint)]
 
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
@@ -104,30 +109,36 @@ class RuleTable:
         known = self._known.get(production)
         if known is not None:
             return known
-        return self.define(Ref(self._names.fresh(*hint)), production)
+        return self.define(self.reserve_many(1, *hint)[0], production)
 
 
 class Scope:
-    """A table with a prefix: the names of rules added here begin with `hint`."""
+    """A table, and where in a schema its rules are from.
 
-    def __init__(self, table: RuleTable, hint: tuple[str, ...]) -> None:
-        self.table = table
-        self.hint = hint
+    `path`: of the subschema, for the name of its own rule. `prefix`: how the names of auxiliary rules begin.
+    These are most rules, so that their names are short: a word and a number.
+    """
+
+    def __init__(
+        self, table: RuleTable, path: tuple[str, ...], prefix: tuple[str, ...] | None = None
+    ) -> None:
+        self.table, self.path = table, path
+        self.prefix = path if prefix is None else prefix
 
     def inside(self, *hint: str) -> Scope:
         """Return the scope of a subschema."""
-        deeper = (*self.hint, *hint)
+        deeper = (*self.path, *hint)
         if len(deeper) > 2 * MAX_PARTS:  # names contain no more of them
             deeper = (deeper[0], *deeper[-MAX_PARTS:])
-        return Scope(self.table, deeper)
+        return Scope(self.table, deeper, self.prefix)
 
-    def reserve(self, *hint: str) -> Ref:
-        """Reserve a nonterminal, as `RuleTable.reserve` does."""
-        return self.table.reserve(*self.hint, *hint)
+    def reserve(self, count: int, hint: str) -> list[Ref]:
+        """Reserve nonterminals of auxiliary rules, as `RuleTable.reserve_many` does."""
+        return self.table.reserve_many(count, *self.prefix, hint)
 
     def add(self, hint: str, production: Expr) -> Ref:
-        """Add a production, as `RuleTable.add` does."""
-        return self.table.add((*self.hint, hint), production)
+        """Add an auxiliary rule, as `RuleTable.add` does."""
+        return self.table.add((*self.prefix, hint), production)
 
 
 def prefixed(prefix: str, rules: Rules, taken: Iterable[str]) -> Rules:
@@ -146,10 +157,13 @@ class Fragment:
         self.expr, self.productions = expr, tuple(table.productions.items())
 
     def instantiate(self, scope: Scope) -> Expr:
-        """Return the expression, with its productions added to the scope under new names."""
+        """Return the expression, with its productions added to the scope's table once, under new names."""
         if not self.productions:
             return self.expr
-        refs = {name: scope.reserve(name.rstrip("0123456789")) for name, _ in self.productions}
-        for name, production in self.productions:
-            scope.table.define(refs[name], substitute(production, refs))
-        return substitute(self.expr, refs)
+        known = scope.table.instances
+        if self not in known:
+            refs = {name: scope.reserve(1, name.rstrip("0123456789"))[0] for name, _ in self.productions}
+            for name, production in self.productions:
+                scope.table.define(refs[name], substitute(production, refs))
+            known[self] = substitute(self.expr, refs)
+        return known[self]

@@ -83,7 +83,7 @@ def test_every_character_has_one_spelling(one: str, other: str) -> None:
         ("^(true|false)$", 'root ::= "\\"" ("false\\"" | "true\\"")\n'),
         ("^0{6}-x*$", 'root ::= "\\"" "000000-" [x]* "\\""\n'.replace('"\\"" "0', '"\\"0')),
         ("^\\n{3}$", 'root ::= "\\"\\\\n\\\\n\\\\n\\""\n'),
-        ("^\\n{1,2}$", 'root ::= "\\"" valueChar{1,2} "\\""\nvalueChar ::= "\\\\n"\n'),
+        ("^\\n{1,2}$", 'root ::= "\\"" valueChar1{1,2} "\\""\nvalueChar1 ::= "\\\\n"\n'),
         ("^[0-9a-f]{8}-[0-9a-f]{4}$", 'root ::= "\\"" [0-9a-f]{8} "-" [0-9a-f]{4} "\\""\n'),
     ],
 )

@@ -49,6 +49,15 @@ def renamed(rules: Rules) -> list[Any]:
     return [substitute(rules.productions[name], names) for name in order]
 
 
+def another(name: str, reduced: Rules, whole: Rules) -> bool:
+    """Whether a grammar has another rule of a name, or none. Numbers of auxiliary rules mean nothing."""
+    if name not in reduced.productions:
+        return True
+    if name[-1].isdigit():
+        return renamed(replace(reduced, root=name)) != renamed(replace(whole, root=name))
+    return reduced.productions[name] != whole.productions[name]
+
+
 def all_pointers(origins: Origins) -> frozenset[str]:
     """Return the parts that rules come from."""
     return frozenset(pointer for pointers in origins.of_rules.values() for pointer in pointers)
@@ -79,7 +88,7 @@ def test_parts_with_and_without_effect(schema: Any) -> None:
         assert (renamed(reduced.rules) == renamed(whole.rules)) == (pointer in origins.without_effect)
         for name, pointers in origins.of_rules.items():
             if pointer in pointers:
-                assert reduced.rules.productions.get(name) != whole.rules.productions[name]
+                assert another(name, reduced.rules, whole.rules)
 
 
 @settings(max_examples=scaled(40))
@@ -96,12 +105,12 @@ def test_the_origins_are_those_of_rules_that_were_stored(schema: Any) -> None:
 def test_a_grammar_has_no_rule_that_it_does_not_have(schema: Any) -> None:
     grammar = compiled(schema)
     if grammar is not None:
-        assert changed_rules(grammar.rules, grammar.rules) == []
+        assert changed_rules(grammar.rules, grammar.rules) == {}
         names = {name: Ref(f"other{name}") for name in grammar.rules.productions}
         other = {
             names[name].name: substitute(expr, names) for name, expr in grammar.rules.productions.items()
         }
-        assert changed_rules(grammar.rules, Rules(other, names[grammar.rules.root].name)) == []
+        assert changed_rules(grammar.rules, Rules(other, names[grammar.rules.root].name)) == {}
 
 
 @pytest.mark.parametrize("tool", BUNDLED, ids=lambda tool: tool.name)
