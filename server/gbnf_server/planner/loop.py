@@ -367,8 +367,8 @@ class _Loop(ModelCalls):
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
-            told = (each.text for each in state.steps if each.refusal == "repeated")
-            state.only_repeats = is_done and step.text in told
+            repetitions = [each.text for each in state.steps if each.refusal == "repeated"]
+            state.only_repeats = is_done and step.text in repetitions
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.preference and is_answer and offer.own and not succeeded(state.steps):

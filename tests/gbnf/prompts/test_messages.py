@@ -101,7 +101,7 @@ def test_the_minimal_prompt_is_one_line_a_tool() -> None:
 def test_without_a_grammar_the_example_has_the_name_of_an_only_tool(language: str, name: str) -> None:
     only, *others = BUNDLED
     example = f'{{"name": "{name}"'
-    asked = {"language": language, "endings": [only.name]}
+    asked: dict[str, Any] = {"language": language, "endings": [only.name]}
     assert example in system_prompt([only], **asked)
     assert example in system_prompt([only, *others], **asked, constrained=False)
     in_text = system_prompt([only], **asked, constrained=False)

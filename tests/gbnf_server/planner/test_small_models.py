@@ -448,9 +448,10 @@ def test_an_answer_that_only_repeats_the_request_begins_again() -> None:
     driven = drive(ASKED, written(FOLDER), ASKED, "Done: invoices.", replies=[{"entries": ["invoices"]}])
     *_, first, second = driven.of(CallModel)
     assert (first.purpose, second.purpose) == ("answer", "answer")
-    assert [each.request.grammar.match("It is there.").complete for each in (first, second)] == [True, False]
-    assert second.request.grammar.match("Done: it is there.").complete
-    assert not second.request.grammar.match("Done: it is there.\nTell the person.").complete
+    grammars: list[Any] = [each.request.grammar for each in (first, second)]
+    assert [grammar.match("It is there.").complete for grammar in grammars] == [True, False]
+    assert grammars[1].match("Done: it is there.").complete
+    assert not grammars[1].match("Done: it is there.\nTell the person.").complete
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
 
 
