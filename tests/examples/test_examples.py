@@ -95,7 +95,7 @@ def test_the_notebook(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     text = Path(notebook).read_text("utf-8")
-    assert "nightsPair ::=" in text
+    assert "nightsPair1 ::=" in text
     pages = set(re.findall(r'src=\\"(\w+\.html)\\"', text))
     assert pages == {"trip.html", "run.html"}
     assert "railroad-diagram" in (tmp_path / "trip.html").read_text("utf-8")
