@@ -33,6 +33,7 @@ from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
+from gbnf.tools.prerequisites import missing_prerequisites
 from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
@@ -348,6 +349,12 @@ class _Loop(ModelCalls):
         )
         return state.finish("answered", self.clock(), answer=answer.text)
 
+    def _may_answer(self) -> bool:
+        """Return whether a text may end the run: no required tool is missing, and no tool ends it instead."""
+        answer = self.order.final_answer
+        done = succeeded(self.state.steps)
+        return answer is not None and answer.name not in missing_prerequisites((answer,), done)
+
     def _exhausted(self, limit: str) -> Run:
         error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
         return self.state.finish("exhausted", self.clock(), error=error)
@@ -368,18 +375,17 @@ class _Loop(ModelCalls):
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
             repetitions = [each.text for each in state.steps if each.refusal == "repeated"]
-            state.only_repeats = is_done and step.text in repetitions
+            state.only_repeats = is_done and step.text in repetitions and self._may_answer()
             state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.preference and is_answer and offer.own and not succeeded(state.steps):
             # it has nothing to say that it has not read
             likely = nearest(self.order.tools, state, LIKELY)
             state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
-        if state.choice and is_answer and not offer.own and not succeeded(state.steps):
-            state.speaks = is_about(said(state), self.order.tools) is False
+        # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
+        is_text = is_text or (is_answer and not offer.own)
         if is_text and state.choice and not succeeded(state.steps):
-            # a song that does not end becomes no calculation
             state.speaks = is_about(said(state), self.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (

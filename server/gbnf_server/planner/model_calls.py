@@ -357,9 +357,10 @@ class ModelCalls:
         changes = any(
             step.name == tool.name and tool.run.effect == "write" for step in done for tool in state.described
         )
-        beginnings = ["", localized(salvage.DONE, options.language)] if changes else [""]
-        for beginning in beginnings if options.dialect == "gbnf" else [""]:
-            grammar = salvage.text_grammar(beginning) if options.dialect == "gbnf" else None
+        is_constrained = options.dialect == "gbnf"
+        again = [localized(salvage.DONE, options.language)] if changes and is_constrained else []
+        for beginning in ("", *again):
+            grammar = salvage.text_grammar(beginning) if is_constrained else None
             completion, _ = yield from self._ask(asked, grammar, "answer")
             answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
             if answer.error != salvage.COPIED:

@@ -258,12 +258,9 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     request = said(state)
     best = max(state.preference, key=state.preference.__getitem__, default="")
     chosen = best if state.choice.get(best, -inf) > SURE else ""
-    made = [tool for tool in tools if tool.name == chosen]
-    if (
-        "@" in request
-        and (file_tools(made) or file_tools(made, "folder"))
-        and is_about(request, made) is False
-    ):
+    choice = [tool for tool in tools if tool.name == chosen]
+    makes_files = "@" in request and (file_tools(choice) or file_tools(choice, "folder"))
+    if makes_files and is_about(request, choice) is False:
         chosen = ""  # it makes a folder of an address where nothing can be mailed
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
     words = _asking_words(tools, request, tuple(state.providers.items()))

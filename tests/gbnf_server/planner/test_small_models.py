@@ -444,6 +444,19 @@ def test_a_call_that_is_done_and_repeated_twice_ends_the_run() -> None:
     assert (driven.run.outcome, driven.run.answer) == ("answered", "At 9:00.")
 
 
+def test_what_is_required_is_not_answered_without_by_repeating_what_is_done() -> None:
+    slots = written({"name": "find_events_empty", "arguments": {"period": "tomorrow"}})
+    options = {**SMALL, "required": ("send_messages",), "max_steps": 5}
+    driven = drive(
+        "find slots tomorrow and mail them to ada@example.com",
+        *[slots] * 6,
+        options=options,
+        replies=[{"entries": ["9:00", "10:00"]}],
+    )
+    assert "answer" not in {asked.purpose for asked in driven.of(CallModel)}
+    assert driven.run.outcome in {"blocked", "exhausted"}
+
+
 def test_an_answer_that_only_repeats_the_request_begins_again() -> None:
     driven = drive(ASKED, written(FOLDER), ASKED, "Done: invoices.", replies=[{"entries": ["invoices"]}])
     *_, first, second = driven.of(CallModel)
