@@ -202,8 +202,9 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Not those that only say where, "the files in the folder", what not to do,
-    what the person did, or what is done with another tool, by one of its phrases.
+    its name and description. Of a tool that changes something, no phrase all of whose words are in the
+    descriptions of those that are asked to read. Not those that only say where, "the files in the folder",
+    what not to do, what the person did, or what is done with another tool, by one of its phrases.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
     without = _SOUGHT_FOR.sub(r"\1", _TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked))))
@@ -217,6 +218,20 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     counts = Counter(chain.from_iterable(words_of.values()))
     common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(asked)
     phrases = {tool: _phrases_in(text, tool) for tool in tools}
+    readers = [
+        tool for tool in tools if tool.run.effect == "read" and (words_of[tool] - common or phrases[tool])
+    ]
+    objects = [_purpose(tool) for tool in readers]  # "text file" says what is read, not what to do with it
+    for tool in tools if objects else ():
+        if tool.run.effect == "write":
+            phrases[tool] = frozenset(
+                phrase
+                for phrase in phrases[tool]
+                if not all(
+                    any(stem in terms_of for terms_of in objects for stem in _terms(word, languages)[:1])
+                    for word in phrase.split()
+                )
+            )
     governing = {tool: frozenset(_governing(text, phrases[tool])) for tool in tools if phrases[tool]}
     taken = {
         tool: frozenset[str]().union(*(governing[other] for other in governing if other is not tool))
@@ -253,6 +268,12 @@ def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
     if words := _words_of_affinity(tool):
         return frozenset(term for word in words for terms in _affinity_terms(word) for term in terms)
+    return _purpose(tool)
+
+
+@lru_cache(maxsize=8192)
+def _purpose(tool: Tool) -> frozenset[str]:
+    """Return the terms of a tool's name and descriptions."""
     texts = [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 

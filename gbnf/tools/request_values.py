@@ -257,7 +257,8 @@ _TIMES: Final = (
 _SEVERAL_FILES: Final = re.compile(
     r"\*\.\w|\b(?:end(?:s|ing)?|finisc\w+|termin\w+) (?:in|with|con|per) \.?\w"
     r"|\b(?:(?!(?:the|my|our|these|those|both|two|three)\b)\w+ files|files (?:\w+ing|that|which|with)"
-    r"|i file \.?\w+|(?:every|each|all(?: the)?|ogni|i|tutti i) \.?(?:pdf|csv|txt|log|tmp|md|json|xml|ya?ml"
+    r"|(?:every|each|ogni) \w+ file|i file \.?\w+"
+    r"|(?:every|each|all(?: the)?|ogni|i|tutti i) \.?(?:pdf|csv|txt|log|tmp|md|json|xml|ya?ml"
     r"|zip|png|jpe?g|docx?|xlsx?|html?|bak|part|mp[34]|wav)s?)\b",
     re.IGNORECASE,
 )

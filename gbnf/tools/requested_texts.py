@@ -46,6 +46,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
+    dictated += [(match["text"], False) for match in _SHOULD_HAVE.finditer(request)]
+    instructions = {match[0].casefold(): match["text"] for match in _DICTATED.finditer(request)}
     names = names_in(request)
     said = frozenset(TERM.findall(request.casefold()))
     groups = said | frozenset(TERM.findall(known.casefold()))
@@ -71,6 +73,9 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
                 text = rest[: destination.start()]
             elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
                 text = rest[:-2]
+        for instruction, whole in instructions.items():
+            if instruction in text.casefold():  # a small model writes the request itself
+                return whole
         for whole, is_marked in dictated:
             if _means(text, whole, said) or _has_dictated(text, whole, is_marked=is_marked):
                 return whole
@@ -274,6 +279,49 @@ _DICTATED: Final = re.compile(
 )
 
 
+_SHOULD_HAVE: Final = re.compile(
+    r"\b(?:it|that|which|file) should (?:have|contain|say|read|include)\s++"
+    r"(?P<text>[^\n\"'`“«.!?;]{2,200}?)(?:\s++in(?:side)? it)?+\s*+(?:[.!?;]|\Z)",
+    re.IGNORECASE,
+)
+_ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
+_ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
+_MESSAGE: Final = re.compile(
+    rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a|di(?:['’]|re)?\s+a)"
+    rf"\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?(?:\s*:\s*|\s+(?:that|che|saying)\s+"
+    r"|\s+(?=(?:I|we|he|she|they|you|there|my|our)\b))(?P<text>[^\n!?;\"“«]{3,300}?)\s*+[.!?;]?\s*+\Z",
+    re.IGNORECASE,
+)
+_NEXT_TASK: Final = re.compile(
+    r"(?:\b(?:and|then|e|poi)|[.,;])\s+(?:(?:then|also|please|poi|anche)\s+)*(?:create|make|write|save|add|put|send"
+    r"|delete|remove|find|read|book|remind|schedule|crea|scrivi|salva|aggiungi|metti|manda|invia|cancella"
+    r"|elimina|trova|leggi|prenota)\b",
+    re.IGNORECASE,
+)
+
+
+def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
+    """Return the arguments of a call with the message that a request dictates: tell a@b.org I can't come.
+
+    In place of a text that has less than half of its words: a small model writes that it cannot send mail.
+    """
+    match = _MESSAGE.search(request[:LONGEST_REQUEST])
+    if match is None or _NEXT_TASK.search(match["text"]):
+        return dict(arguments)
+    recipients = re.findall(_ADDRESS, match["recipients"])
+    expected = set(TERM.findall(match["text"].casefold()))
+    if not _texts_in(arguments).issuperset(recipients) or not expected:
+        return dict(arguments)
+
+    def dictated(name: str, value: Any) -> Any:
+        if not isinstance(value, str) or not _CONTENT_NAME.fullmatch(name):
+            return value
+        shared = expected & set(TERM.findall(value.casefold()))
+        return value if 2 * len(shared) >= len(expected) else match["text"]
+
+    return {name: dictated(name, value) for name, value in arguments.items()}
+
+
 def dictates(request: str) -> bool:
     """Return whether a request says what to write to a file: put 'call mom' into mom.txt."""
     return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
@@ -286,9 +334,15 @@ _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
 
 def _means(text: str, whole: str, said: frozenset[str]) -> bool:
     """Return whether a text has most words of another and no others, or begins with it and adds few."""
-    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(whole.casefold()))
+    terms, expected = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
+    some, every = set(terms), set(expected)
     others = some - every - _LINKS
-    is_longer = text.casefold().startswith(whole.casefold()) and len(others) <= _MOST_ADDED and others <= said
+    is_longer = (
+        terms[: len(expected)] == expected
+        and not PATH.fullmatch(text)
+        and len(others) <= _MOST_ADDED
+        and others <= said
+    )
     return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
 
 

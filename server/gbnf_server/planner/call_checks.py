@@ -46,6 +46,7 @@ from gbnf.tools.requested_texts import (
     with_content,
     with_folders,
     with_known_paths,
+    with_message,
 )
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -191,6 +192,7 @@ def _checked(
     if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], said(state), known)
+        arguments = with_message(arguments, state.query)
         results = [step.result for step in state.steps if step.result is not None]
         if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, said(state), entries)
@@ -232,6 +234,8 @@ def check_call(
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
     if changes and _adds_nothing(call["arguments"], state):
         raise CallRefusedError("invalid", "the content is what was there; add what the request asks for")
+    if changes and _is_apology(call["arguments"], state):
+        raise CallRefusedError("invalid", "the text is an apology; write what the request says")
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
@@ -245,6 +249,22 @@ def check_call(
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(call, tool, arguments, repairs, reasoning)
+
+
+def _is_apology(arguments: Mapping[str, Any], state: RunState) -> bool:
+    """Return whether a text of a call is the apology of a model, for a request that asks for none."""
+    return not _APOLOGETIC.search(said(state)) and any(map(_APOLOGY.search, argument_values(arguments)))
+
+
+_APOLOGY = re.compile(
+    r"\b(?:can['’]?t|cannot|unable to|not able to)"
+    r" (?:assist|help|send|fulfil|access|provide|do that|process)\b",
+    re.IGNORECASE,
+)
+_APOLOGETIC = re.compile(
+    r"\b(?:sorry|apolog\w*|can['’]?t|cannot|unable|able|declin\w*|refus\w*|scus\w*|dispiac\w*)\b",
+    re.IGNORECASE,
+)
 
 
 def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: RunState) -> dict[str, Any]:

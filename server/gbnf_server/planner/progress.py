@@ -306,7 +306,9 @@ def _may_be_left_out(tool: Tool) -> bool:
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
     if not _may_be_left_out(tool):
         return True
-    is_question = _QUESTION.match(state.query) and not asks_for_several(state.query)
+    is_question = (_QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query)) and not asks_for_several(
+        state.query
+    )
     request = said(state)
     has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
     if is_question or not has_words:
@@ -332,6 +334,11 @@ _SHOWING = (
 )
 _QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
 """A question, or a request to show or find something."""
+_ASKS_WHETHER = re.compile(
+    r"\s*(?:any|(?:is|are|was|were) there(?! a way)|(?:do|did|have|had|am|was|were|are) (?:I|we)|does|has"
+    r"|c['’](?:è|era)|ci sono|ho)\b[^.!\n]*\?\s*\Z",
+    re.IGNORECASE,
+)
 _PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
 _ASKING = re.compile(
     rf"\s*(?:{_INTERROGATIVE}|{_SHOWING}|"

@@ -57,8 +57,10 @@ _SHORT_TEXT = 300
 _ASKS_FOR_TEXT = re.compile(
     r"\W*(?:(?:please|(?:can|could) you(?: please)?|per favore|puoi)\s+)?"
     r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi| me)?|what(?: is|'s|’s) in|what (?:do|does)"
-    r"|(?:che )?cosa (?:c['’]è in|dice|contiene))\s+(?:(?:the|il|lo) )?(?:(?:file|note|text|nota|testo) )?"
-    rf"(?:{PATH.pattern})(?: (?:say|contain))?\W*",
+    r"|what (?:did|have) (?:I|we) (?:put|write|written|note|noted|saved?|ke(?:ep|pt)) in"
+    r"|(?:che )?cosa (?:c['’]è in|dice|contiene|ho scritto in))\s+"
+    r"(?:(?:the|il|lo) )?(?:(?:file|note|text|nota|testo) )?"
+    rf"(?:{PATH.pattern})(?: (?:say|contain|again))?\W*",
     re.IGNORECASE,
 )
 """The whole of a request for what is in a file."""

@@ -36,6 +36,7 @@ from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import file_readers, file_tools, fits_none, has_content_of, names_file
+from gbnf.tools.request_values import names_kind_of_file
 from gbnf.tools.requested_texts import appends, sources
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
@@ -176,6 +177,9 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     elif readers and (changing := takes_found(ready, state)):
         ready, answers = best_first(readers, "find files by pattern")[:1], False
         state.entries_for = changing.name
+    elif len(readers) > 1 and names_kind_of_file(state.query) and not asked_for(ready, state):
+        finder = best_first(readers, "find files by pattern")[0]  # others would guess the names of the files
+        ready = tuple(tool for tool in ready if tool is finder or tool not in readers)
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")

@@ -20,6 +20,7 @@ from gbnf.tools.requested_texts import (
     unnamed_files,
     with_content,
     with_known_paths,
+    with_message,
 )
 from support.json_values import json_values
 
@@ -308,6 +309,17 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
             {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
         ),
         (EVENTS, {"at": ["2027-01-01", "2027-01-02"]}, {"at": ["2027-01-01", "2027-01-02"]}),
+        (
+            "before I forget it: put call the plumber into a.txt",
+            {"t": "Before I forget it: put call the plumber into a.txt."},
+            {"t": "call the plumber"},
+        ),
+        (
+            "make list.md, it should have oats and milk in it",
+            {"t": "Oats, and milk in it"},
+            {"t": "oats and milk"},
+        ),
+        ("make list.md, it should have oats and milk in it", {"t": "# List"}, {"t": "# List"}),
         ("the factorials of 5,10 and 15", {"n": 510}, {"n": 5}),
         ("the factorials of 5,10 and 510", {"n": 510}, {"n": 510}),
         ("5,100 euro", {"n": 5100}, {"n": 5100}),
@@ -330,6 +342,33 @@ def test_texts_are_written_as_the_request_spells_them(
 ) -> None:
     assert as_requested(written, request_, '["known.txt"]') == meant
     assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "message"),
+    [
+        ("tell ann@example.com I can't make it", "I cannot send mail.", "I can't make it"),
+        ("please let ann@example.com know that dinner is at 8.30.", "Sorry.", "dinner is at 8.30"),
+        ("mail ann@example.com: the train is late", "Hello!", "the train is late"),
+        ("scrivi a ann@example.com che la cena è alle otto", "Ciao!", "la cena è alle otto"),
+        # as the model words it
+        ("let ann@example.com know that dinner is at eight", "Dinner is ready at eight.", None),
+        # nothing is dictated, or only a part of the request
+        ("tell ann@example.com what is in a.txt", "Hello!", None),
+        ("tell ann@example.com the sum of the numbers", "Hello!", None),
+        ("tell ann@example.com to come at eight", "Hello!", None),
+        ("let ann@example.com know the result", "Hello!", None),
+        ("mail ann@example.com that it rains and then delete a.txt", "Hello!", None),
+        ("mail bob@example.com that it rains", "Hello!", None),  # somebody else
+    ],
+)
+def test_a_message_is_the_one_that_the_request_dictates(
+    request_: str, written: str, message: str | None
+) -> None:
+    assert with_message({**ANN, "body": written}, request_) == {**ANN, "body": message or written}
 
 
 @pytest.mark.parametrize(

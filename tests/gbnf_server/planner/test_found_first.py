@@ -51,6 +51,16 @@ def test_only_a_folder_that_the_request_names_is_searched(folder: str, possible:
     assert accepts(run(delete(*FOUND)), 0, call) == possible
 
 
+def test_files_that_are_named_by_their_kind_are_found_before_they_are_read() -> None:
+    find = {"name": "find_files", "arguments": {"base_path": "src", "pattern": "*.py"}}
+    replies = [{"entries": ["src/a.py"]}, {"entries": ["x = 1"]}]
+    texts = [written(find), written({"name": "read_files", "arguments": {"paths": ["src/a.py"]}}), "One."]
+    driven = drive("give me an overview of the python files in src", *texts, options=SMALL, replies=replies)
+    tools = driven.of(StepStarted)[0].tools
+    assert "find_files" in tools
+    assert "read_files" not in tools
+
+
 def test_nothing_is_changed_where_nothing_is_found() -> None:
     driven = run("There are none.", entries=[])
     assert [each.tool.name for each in driven.of(ExecuteTool)] == ["find_files"]
@@ -68,6 +78,7 @@ def test_a_large_model_decides_itself() -> None:
         ("delete *.tmp", True),
         ("clean up exports: everything ending in .part has to go", True),
         ("throw away every pdf in scans", True),
+        ("gather every text file under drafts", True),
         ("elimina i file .tmp nella cartella cache", True),
         ("cancella tutti i file che finiscono in log", True),
         ("delete the files that end in .bak", True),

@@ -355,6 +355,7 @@ def test_what_an_answer_does_not_say_of_what_was_read_follows() -> None:
         ("read notes/plan.txt", "The plan was started on Monday.", True),
         ("what does notes/plan.txt say?", "It was started on Monday.", True),
         ("read notes/plan.txt", "It says: start on Monday.", False),
+        ("what did I write in notes/plan.txt again?", "You wrote a plan for Monday.", True),
         ("when does notes/plan.txt start?", "It was started on Monday.", False),
         ("read notes/plan.txt and tell me about it", "It was started on Monday.", False),
         ("show me only the first line of notes/plan.txt", "It was started on Monday.", False),
@@ -559,3 +560,31 @@ def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
     driven = drive("show me what is in a.md", written(read), "A note.", replies=[{"entries": ["oats"]}])
     assert [effect.purpose for effect in driven.of(CallModel)] == ["call", "answer"]
     assert driven.run.answer == "A note.\n\noats"
+
+
+def test_a_question_whether_there_is_something_changes_nothing() -> None:
+    call = {"name": "find_events_empty", "arguments": {"period": "tomorrow"}}
+    query = "any openings in my diary tomorrow afternoon?"
+    driven = drive(query, written(call), "There are.", replies=[{"entries": ["9:00"]}])
+    assert all("create_events" not in step.tools for step in driven.of(StepStarted))
+
+
+@pytest.mark.parametrize(
+    ("query", "outcomes"),
+    [
+        ("let ann@example.com know about the dinner at eight", ["invalid", None]),
+        ("mail ann@example.com an apology: sorry, we cannot help", [None]),
+    ],
+)
+def test_an_apology_of_the_model_is_sent_to_nobody(query: str, outcomes: list[str | None]) -> None:
+    mail = {
+        "to": ["ann@example.com"],
+        "subject": "Dinner",
+        "body": "I'm sorry, but we cannot help you with it.",
+    }
+    sent = written({"name": "send_messages", "arguments": mail})
+    better = written({"name": "send_messages", "arguments": {**mail, "body": "Dinner is at eight."}})
+    driven = drive(query, sent, better, "Sent.", replies=[{"sent_to": ["ann@example.com"]}])
+    assert [step.refusal for step in driven.run.steps][: len(outcomes)] == outcomes
+    bodies = [effect.arguments["body"] for effect in driven.of(ExecuteTool)]
+    assert bodies == [mail["body"] if outcomes == [None] else "Dinner is at eight."]
