@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -37,6 +36,7 @@ from contenders import CONTENDERS, Contender, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
+from gbnf.work_limits import clear_schema_caches
 from gbnf_server.system.folders import manifests_path
 from isolation import Finished, isolated
 from tables import new_table, show
@@ -121,15 +121,6 @@ def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> di
     return found
 
 
-def clear_caches() -> None:
-    """Clear all caches of the compiler: tools, pools, primitives, automata."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "gbnf":
-            for value in vars(module).values():
-                if callable(getattr(value, "cache_clear", None)):
-                    value.cache_clear()
-
-
 def _clear_tools() -> None:
     pools.compile_tool.cache_clear()
     pools._link_pool.cache_clear()  # noqa: SLF001  # only a benchmark clears them
@@ -156,7 +147,7 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     union = json.dumps({"anyOf": calls})
     compile_ours()
     found = {
-        "everything forgotten": _median_time(compile_ours, clear_caches, 50),
+        "everything forgotten": _median_time(compile_ours, clear_schema_caches, 50),
         "cold": _median_time(compile_ours, _clear_tools, 200),
         "linked": _median_time(compile_ours, pools._link_pool.cache_clear, 1000),  # noqa: SLF001  # as above
     }
