@@ -11,7 +11,6 @@ windows of 512 tokens whose second half counts; this does not need the extra `tr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -23,15 +22,14 @@ from gbnf_server.llama.api_keys import find as find_key
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
+from tables import parser_of
 
 WINDOW = 512
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--conversations", type=int, default=100, help="number of conversations")
     parser.add_argument("--server", help="URL of a llama-server with the adapter")

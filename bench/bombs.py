@@ -17,7 +17,6 @@ from functools import cache, reduce
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.schema import compile_schema
@@ -26,7 +25,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from isolation import Finished, isolated
-from tables import new_table
+from tables import new_table, show
 
 #: What a process may map while it deals with a bomb, beyond what is loaded before.
 MEMORY_MIB = 500
@@ -268,7 +267,7 @@ def main(
         size = "error" if found["error"] else f"{found['characters']:,}"
         costs = (f"{found['seconds']:.2f}", f"{found['mib']:.0f}", size)
         drawn.add_row(task.name, task.order, *costs, str(found["findings"]), f"{found['read_s']:.2f}")
-    Console(width=110).print(drawn)
+    show(drawn)
     print(f"{len(BOMBS)} bombs, two orders each: slowest {slowest:.2f} s, most memory {most:.0f} MiB")
 
 

@@ -10,7 +10,6 @@ expected calibration error (ECE), the Brier score beside that of always saying t
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.backends.opening import open_model
 from gbnf_server.executors import Workspace
 from gbnf_server.llama.token_values import ValueProbability
+from tables import parser_of
 
 BINS = (0.0, 0.5, 0.7, 0.9, 0.99)
 CONFIRM_BELOW = (0.5, 0.6, 0.8, 0.9, 0.99)
@@ -105,9 +105,7 @@ def report_all(found: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--limit", type=int, default=100)

@@ -10,13 +10,10 @@ text is a call, final answers that contain what the tools returned, and seconds 
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,10 +24,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
+from gateway import running
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import Tool
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 MOST_ANSWERS, MOST_TOKENS = 4, 160
 FILES = {"todo.txt": "water the plants", "rome.md": "the Pantheon opens at nine"}
@@ -166,23 +164,9 @@ def is_call(text: str) -> bool:
     return looks_like_call(text) or isinstance(parse_tool_calls(text, POOL), ToolCalls)
 
 
-@contextmanager
-def served(*options: str) -> Iterator[str]:
-    """Start the gateway; yield its URL."""
-    command = [sys.executable, "-m", "gbnf_server", "serve", "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
 def main() -> None:
     """Ask, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", default="1")
     parser.add_argument("--limit", type=int, default=len(REQUESTS))
@@ -190,7 +174,8 @@ def main() -> None:
     options = parser.parse_args()
     result_table = new_table("client | right calls only | calls as text | answer with the result | s")
     lines: list[str] = []
-    with served("--model", options.model, "--threads", options.threads, "--ctx-size", "4096") as url:
+    command = [sys.executable, "-m", "gbnf_server", "serve", "--port", "0", "--model", options.model]
+    with running([*command, "--threads", options.threads, "--ctx-size", "4096"]) as (url, _):
         for name, ask in CLIENTS.items():
             right = as_text = answered = 0
             begun = time.perf_counter()

@@ -32,7 +32,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import gbnf.compiler.pool as pools
-from contenders import CONTENDERS, Contender, open_model
+from contenders import CONTENDERS, Contender, calls_schema, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
@@ -135,16 +135,7 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     def compile_ours() -> None:
         assert str(pools.compile_pool(tools))
 
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": tool.name}, "arguments": offered_args(tool, ())},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for tool in tools
-    ]
-    union = json.dumps({"anyOf": calls})
+    union = calls_schema({tool.name: offered_args(tool, ()) for tool in tools})
     compile_ours()
     found = {
         "everything forgotten": _median_time(compile_ours, clear_schema_caches, 50),

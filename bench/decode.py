@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +52,7 @@ from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import manifests_path
 from scripted import Shape, write_model
-from tables import new_table
+from tables import new_table, show
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")
 _REQUESTS = {
@@ -481,18 +480,15 @@ def main(
                 contenders = contenders_of(path, grammar, shape.context // 2, model, names, opened)
                 for job in wanted[:calls]:
                     results += measure(contenders, job, each, repeat)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(f"{path.stem}, {model.size} tokens")
+    print(f"{path.stem}, {model.size} tokens")
     for each in dict.fromkeys(result.layout for result in results):
-        console.print(summary(results, each))
+        show(summary(results, each))
     for line in verdict(results):
-        console.print(line, soft_wrap=True)
+        print(line)
     for result in results:
         if not result.is_same:
-            note = (
-                f"{result.contender} generated another text for {result.job} ({result.layout}): not counted"
-            )
-            console.print(note)
+            text = f"another text for {result.job} ({result.layout})"
+            print(f"{result.contender} generated {text}: not counted")
     if json_out:
         json_out.write_text(json.dumps([asdict(result) for result in results], indent=1))
     if plot_out:

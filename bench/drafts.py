@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,6 @@ from typing import Annotated, Any, cast
 from unittest.mock import patch
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from corpus import DataMissingError, shared_path
@@ -228,7 +226,6 @@ def main(
 ) -> None:
     """Time the calls of the suites by all rows."""
     grammar = compile_pool(load_manifests(manifests_path()), whitespace=cast("Whitespace", layout))
-    console = Console(width=None if sys.stdout.isatty() else 130)
     with tempfile.TemporaryDirectory() as temporary:
         path = smollm2_path() if str(model) == "smollm2" else model
         path = path or (folder or Path(temporary)) / "drafts-1024-28.gguf"
@@ -243,12 +240,12 @@ def main(
             for name in suite or _SUITES:
                 for job in [*jobs(name, grammar, cast("PromptStyle", style))][:calls]:
                     if not results:
-                        console.print(step_costs(backend, job.messages), soft_wrap=True)
+                        print(step_costs(backend, job.messages))
                     results += measure(backend, grammar, job, repeat)
     show(summary(results, f"{path.stem}, {layout} layout, {threads} thread(s)"))
     for each in results:
         if not each.is_same:
-            console.print(f"{each.row} generated another text for {each.job}: not counted")
+            print(f"{each.row} generated another text for {each.job}: not counted")
     if json_out:
         json_out.write_text(json.dumps([asdict(each) for each in results], indent=1))
 

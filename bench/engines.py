@@ -13,7 +13,6 @@ what differs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -26,6 +25,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
+import checkout
+from chat_templates import BOS, EOS, chat_templates
 from corpus import DataMissingError, load_cases
 from gbnf import compile_schema, load_tools
 from gbnf.calls import ToolCall
@@ -34,12 +35,10 @@ from gbnf.tool_formats import detect
 from gbnf_server.llama import prebuilt
 from gbnf_server.llama.server_build import source_version
 from gbnf_server.system.folders import cache_folder
-from native import TOOLS  # puts the tests on the path
+from native import TOOLS
+from tables import parser_of
 
-# isort: split
-from chat_templates import BOS, EOS, chat_templates
-
-ROOT = Path(__file__).parents[1]
+ROOT = checkout.ROOT
 WORKER = str(ROOT / "bench" / "engine_worker.py")
 
 PARTS = ("OPENSSL", "BUILD_UI", "USE_PREBUILT_UI", "BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_APP")
@@ -125,7 +124,11 @@ def tests_cases() -> list[Case]:
     with TemporaryDirectory() as folder:
         record = Path(folder, "cases.jsonl")
         command = [sys.executable, "-m", "pytest", "-q", "-m", "quick", "-p", "engine_recorder", "tests/gbnf"]
-        environment = {**os.environ, "ENGINES_RECORD": str(record), "PYTHONPATH": str(ROOT / "bench")}
+        environment = {
+            **os.environ,
+            "ENGINES_RECORD": str(record),
+            "PYTHONPATH": str(ROOT / "bench"),
+        }
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
         cases: dict[str, list[str]] = {}
         for line in record.read_text("utf-8").splitlines():
@@ -225,9 +228,7 @@ def compare(name: str, cases: Sequence[Case], by_engine: Mapping[str, Sequence[A
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--no-gateway", action="store_true", help="Leave out the tests with a llama-server.")
     options = parser.parse_args()
     versions = [*engines()]

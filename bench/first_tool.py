@@ -10,7 +10,6 @@ same. `writes`: how often the preferred tool changes something that the request 
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from gbnf_server.planner.preference import preference, read_choice
 from gbnf_server.planner.progress import choice_scores
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.system.folders import manifests_path
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 SUITES = ("representative", "everyday", "errands", "italian", "unseen-wording", "fresh")
 COLUMNS = ("requests", "asked", "words", "model", "both", "writes")
@@ -52,7 +51,7 @@ def choice_of(
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--suite", nargs="+", default=SUITES)
     arguments = parser.parse_args()

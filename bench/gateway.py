@@ -19,7 +19,6 @@ a call of our own backend, the same call alternately with and without it; and 1,
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -48,7 +47,7 @@ from gbnf_server.gateway.engine import backend_request
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
-from tables import KINDS, outcome_cells, print_heads
+from tables import KINDS, outcome_cells, parser_of, print_heads
 
 MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 600.0
 LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
@@ -312,7 +311,7 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[tuple
 
 def main() -> None:
     """Start the contenders, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, help="the folder bfcl_eval/data")
     parser.add_argument("--forge", help="a Python that has forge-guardrails")
     parser.add_argument("--model", type=Path, default=model_path(), help="a GGUF file")

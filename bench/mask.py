@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +36,7 @@ from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.folders import manifests_path
-from tables import new_table
+from tables import new_table, show
 
 Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")
@@ -273,7 +272,7 @@ def main(
     costs = {}
     for path in paths:
         costs[path.stem.removeprefix("ggml-vocab-")] = measure_all(open_model(path), walks, cases)
-    Console(width=None if sys.stdout.isatty() else 160).print(cost_table(costs))
+    show(cost_table(costs))
     if json_out:
         raw = {name: [asdict(cost) for cost in some] for name, some in costs.items()}
         json_out.write_text(json.dumps(raw, indent=1))

@@ -37,8 +37,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from tables import new_table, show
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _COPIED = ("gbnf", "server", "manifests", "tests", "bench", "docs", "pyproject.toml", "README.md")
@@ -329,9 +330,7 @@ class Runner:
 
 def report(verdicts: Sequence[Verdict]) -> Table:
     """Return a line for each package: its mutants, and how many of them the tests have killed."""
-    table = Table(title="Mutants")
-    for column in ("package", "mutants", "killed", "timed out", "survived"):
-        table.add_column(column, justify="left" if column == "package" else "right")
+    table = new_table("package | mutants | killed | timed out | survived", "Mutants")
     packages = sorted({str(Path(verdict.mutant.file).parent) for verdict in verdicts})
     for package in [*packages, ""]:
         counts = Counter(
@@ -384,7 +383,7 @@ def main(
             print(f"{outcome}  {_described(mutant)}  {verdict.test}", flush=True)
             if out is not None:
                 out.write_text(json.dumps([asdict(each) for each in verdicts], indent=1))
-    Console(width=110).print(report(verdicts))
+    show(report(verdicts))
 
 
 def _described(mutant: Mutant) -> str:

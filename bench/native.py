@@ -16,7 +16,6 @@ does not depend on them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -30,6 +29,8 @@ from typing import Any
 import httpx
 import jsonschema
 
+import checkout  # noqa: F401  # for the models of the tests
+from chat_templates import llama_cpp_source
 from gbnf import load_tools
 from gbnf.calls import ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
@@ -37,10 +38,8 @@ from gbnf.tool_formats import JsonArguments, ToolFormat, detect
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.grammar_checker import GrammarChecker
 from gbnf_server.llama.server_build import start
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from chat_templates import llama_cpp_source
 from support.models import END_TOKEN, make_model
+from tables import parser_of
 
 CONTEXT, MAX_TOKENS, TEMPERATURE, TIMEOUT = 16_384, 1_500, 2, 120
 MESSAGES = [{"role": "user", "content": "Book a small room for two nights with the code abc-1234."}]
@@ -295,7 +294,7 @@ def order_rows(formats: Mapping[str, ToolFormat]) -> Iterator[str]:
 
 def main() -> None:
     """Measure the templates, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--templates", type=Path, help="a folder of chat templates (*.jinja)")
     parser.add_argument("--only", nargs="+", help="names of templates, without .jinja")
     parser.add_argument("--seeds", type=int, default=10, help="answers per template with a required call")

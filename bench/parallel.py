@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Annotated, Any
 
 import hypothesis
@@ -23,17 +21,14 @@ import numpy as np
 import typer
 from hypothesis import HealthCheck, Phase, settings
 
-_CHECKOUT = Path(__file__).resolve().parents[1]
-if str(_CHECKOUT / "tests") not in sys.path:
-    sys.path.append(str(_CHECKOUT / "tests"))  # the generators that the tests use
-
-from gbnf import compile_schema  # noqa: E402  # behind the path
-from gbnf.errors import SchemaError  # noqa: E402  # as above
-from gbnf_server.backends.base import Completion, Request  # noqa: E402  # as above
-from gbnf_server.backends.in_process import InProcess  # noqa: E402  # as above
-from gbnf_server.system.model_files import smollm2_path  # noqa: E402  # as above
-from near_ties import changes, gap, more_logprobs  # noqa: E402  # as above
-from support.schemas import SCHEMAS  # noqa: E402  # as above
+import checkout  # noqa: F401  # for the generators that the tests use
+from gbnf import compile_schema
+from gbnf.errors import SchemaError
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.system.model_files import smollm2_path
+from near_ties import changes, gap, more_logprobs
+from support.schemas import SCHEMAS
 
 
 def schemas(count: int) -> Iterator[Any]:

@@ -34,8 +34,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from corpus import vocabulary_path
 from gbnf import Grammar, compile_pool, filter_pool, load_tools
@@ -52,7 +50,8 @@ from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from ranking import DEVELOPMENT, HELD_OUT, pool_of
 from scripted import Shape, write_model
-from tables import leaderboard_data
+from tables import leaderboard_data, new_table
+from tables import show as show_table
 
 _OFFERED = 16  # tools that the ranking keeps
 _SHAPE = {"width": 256, "layers": 4, "heads": 4}
@@ -226,10 +225,10 @@ def show(rows: Sequence[Row]) -> None:
         f"first token, {_OFFERED} ranked, cold, ms": [f"{row.ranked_cold_ms:.0f}" for row in rows],
         f"first token, {_OFFERED} ranked, warm, ms": [f"{row.ranked_warm_ms:.0f}" for row in rows],
     }
-    table = Table(*["", *(f"{row.tools} tools" for row in rows)])
+    table = new_table(" | ".join(["", *(f"{row.tools} tools" for row in rows)]))
     for name, values in figures.items():
         table.add_row(name, *values)
-    Console(width=110).print(table)
+    show_table(table)
     least = rows[0]
     for row in rows[1:]:
         print(

@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import Tool
@@ -37,7 +35,7 @@ from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS
-from tables import leaderboard_data
+from tables import leaderboard_data, new_table, show
 
 KS = (1, 4, 8, 16, 32)
 HELD_OUT = ("live_multiple",)
@@ -151,15 +149,9 @@ def main(
     entries = read_folder(folder, categories=HELD_OUT).entries
     names = {function["name"] for each in entries.values() for entry in each for function in entry.functions}
     development = [request_set(categories, folder, without=names) for categories in DEVELOPMENT]
-    table = Table(
-        "set",
-        "tools",
-        "requests",
-        "ranking",
-        *(f"first {k}" for k in KS),
-        "small model",
-        "bound",
-        "ms a request",
+    firsts = " | ".join(f"first {k}" for k in KS)
+    table = new_table(
+        f"set | tools | requests | ranking | {firsts} | small model | bound | ms a request", left=("ranking",)
     )
     for title, given in (("held out", held_out), *(("development", each) for each in development)):
         for name, ranker in rankers.items():
@@ -171,13 +163,11 @@ def main(
             limit = f"{bound(given):.1%}" if ranker is BM25 else ""
             share, count = kept_for_small_model(given, ranker)
             table.add_row(*about, name, *shares, f"{share:.1%}, {count:.1f}", limit, f"{1000 * seconds:.1f}")
-    prompts = Table(
-        "tools offered", *map(str, KS), "all", title="Median prompt of the held-out set, characters"
-    )
+    offered = " | ".join(map(str, KS))
+    prompts = new_table(f"tools offered | {offered} | all", "Median prompt of the held-out set, characters")
     prompts.add_row("", *(f"{_prompt_length(held_out, k):,}" for k in (*KS, len(held_out.pool))))
-    console = Console()
-    console.print(table)
-    console.print(prompts)
+    show(table)
+    show(prompts)
 
 
 def _prompt_length(given: RequestSet, k: int) -> int:

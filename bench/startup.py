@@ -11,7 +11,6 @@ later ones. The CPU time is that of Linux's schedstat, without what the supervis
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -21,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tables import print_heads
+from tables import parser_of, print_heads
 
 SCHEMA = {
     "type": "object",
@@ -100,7 +99,7 @@ def measure(arguments: list[str], folder: str) -> tuple[float, float]:
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}

@@ -1,7 +1,8 @@
-"""What several programs share: tables for a terminal and in Markdown, and the data of the leaderboard."""
+"""What several programs share: tables for a terminal and in Markdown, parsers, the leaderboard's data."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,11 @@ def show(table: Table) -> None:
     for row in zip(*[column.cells for column in table.columns], strict=True):
         print(f"| {' | '.join(map(str, row))} |")
     print()
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is a program's docstring, as it is written."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def print_heads(heads: str) -> None:

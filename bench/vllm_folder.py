@@ -14,7 +14,6 @@ that name, and change the name in its METADATA.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from demo_model_tokens import SPECIAL, pieces
 from gbnf_server.llama.demo_model import model_path
+from tables import parser_of
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -142,6 +142,6 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments = parser_of(__doc__)
     arguments.add_argument("folder", type=Path)
     write(arguments.parse_args().folder)

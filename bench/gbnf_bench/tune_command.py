@@ -45,21 +45,15 @@ def tune(
     sources: ToolSources,
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Suite whose cases to run, executing tools; repeatable. Default: cases generated from the "
-            "manifests.",
-        ),
+        "NAME|FILE",
+        "Suite whose cases to run, executing tools; repeatable. Default: cases generated from the manifests.",
     ] = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Strategy to compare; repeatable. Default: all."),
-    ] = None,
+    strategy: Annotated[list[str] | None, "NAME", "Strategy to compare; repeatable. Default: all."] = None,
     style: StyleOption = None,
     language: LanguageOption = "en",
     max_tokens: MaxTokensOption = 512,
     markdown: MarkdownOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the table, but save no profile.")] = False,
+    dry_run: Annotated[bool, "Print the table, but save no profile."] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Compare strategies on a model, print a table, and save the best as the model's profile.
