@@ -66,8 +66,8 @@ def perplexity(llama: Llama, texts: Iterable[str]) -> float:
             scores = llama.scores[WINDOW // 2 - 1 : WINDOW - 1]
             most = scores.max(-1, keepdims=True)
             sums = most[:, 0] + np.log(np.exp(scores - most).sum(-1))
-            said = scores[np.arange(len(scores)), window[WINDOW // 2 :]]
-            total += float((sums - said).sum())
+            logits = scores[np.arange(len(scores)), window[WINDOW // 2 :]]
+            total += float((sums - logits).sum())
             count += len(scores)
     return float(np.exp(total / count))
 
@@ -98,8 +98,8 @@ def compare(adapter: Path, conversations: int, server: str | None) -> None:
     places = same = right = served = 0
     for seed in range(conversations):
         rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
-        kept = rows.parts <= 1
-        tokens, trained = rows.tokens[kept], np.flatnonzero(rows.weights[kept])
+        whole = rows.parts <= 1
+        tokens, trained = rows.tokens[whole], np.flatnonzero(rows.weights[whole])
         with torch.no_grad():
             vectors = model(torch.from_numpy(tokens), torch.arange(len(tokens)), (len(tokens),))
             ours = model.logits(vectors[trained - 1]).argmax(-1).numpy()

@@ -80,7 +80,7 @@ class Outcome:
     def execute(self, name: str, arguments: dict[str, Any]) -> str:
         """Execute a call as a client does, and keep it."""
         self.calls.append((name, arguments))
-        function = next(each for each in TOOLS if each.__name__ == name)
+        function = next(tool for tool in TOOLS if tool.__name__ == name)
         return function(**arguments)
 
 
@@ -103,7 +103,7 @@ def with_openai(url: str, request: str, outcome: Outcome, *, streams: bool) -> N
     """Ask with OpenAI's client."""
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": request}]
-    tools: list[Any] = [{"type": "function", "function": each} for each in FUNCTIONS]
+    tools: list[Any] = [{"type": "function", "function": function} for function in FUNCTIONS]
     asked: dict[str, Any] = {"model": "m", "max_tokens": MOST_TOKENS, "temperature": 0, "tools": tools}
     for _ in range(MOST_ANSWERS):
         if streams:
@@ -127,7 +127,7 @@ def with_anthropic(url: str, request: str, outcome: Outcome) -> None:
         model="m",
         max_tokens=MOST_TOKENS,
         messages=[{"role": "user", "content": request}],
-        tools=[anthropic.beta_tool(each) for each in TOOLS],
+        tools=[anthropic.beta_tool(tool) for tool in TOOLS],
         max_iterations=MOST_ANSWERS,
     )
     for message in runner:

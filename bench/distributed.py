@@ -157,8 +157,8 @@ def calls_of(runs: Sequence[Run]) -> str:
     steps = [step for run in runs for step in run.steps]
     refused = [step.refusal for step in steps if step.refusal is not None]
     ignored = sum("ignored" in warning for run in runs for warning in run.warnings)
-    said = _counts(refused) + (f", grammar ignored in {ignored}" if ignored else "")
-    return f"{sum(step.call is not None for step in steps)} | {said}"
+    faults = _counts(refused) + (f", grammar ignored in {ignored}" if ignored else "")
+    return f"{sum(step.call is not None for step in steps)} | {faults}"
 
 
 def _counts(values: Iterator[str] | Sequence[str]) -> str:

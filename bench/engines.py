@@ -133,8 +133,8 @@ def tests_cases() -> list[Case]:
         cases: dict[str, list[str]] = {}
         for line in record.read_text("utf-8").splitlines():
             grammar, texts = json.loads(line)
-            known = cases.setdefault(grammar, [])
-            known += [text for text in dict.fromkeys(texts) if text not in known]
+            collected = cases.setdefault(grammar, [])
+            collected += [text for text in dict.fromkeys(texts) if text not in collected]
     return [*cases.items()]
 
 
@@ -155,17 +155,17 @@ def limit_cases() -> list[Case]:
 
 def maskbench_cases() -> list[Case]:
     """Every tenth case: the grammar of its schema, and its instances."""
-    found: list[Case] = []
+    cases: list[Case] = []
     try:
         for case in load_cases(every=10):
             try:
                 grammar = str(compile_schema(case.schema))
             except GbnfError:
                 continue
-            found.append((grammar, [instance.text for instance in case.instances]))
+            cases.append((grammar, [instance.text for instance in case.instances]))
     except DataMissingError as error:
         print(error, file=sys.stderr)
-    return found
+    return cases
 
 
 def native_cases() -> list[Case]:
@@ -220,10 +220,10 @@ def compare(name: str, cases: Sequence[Case], by_engine: Mapping[str, Sequence[A
     """Yield the cases about which the versions differ."""
     for case, results in zip(cases, zip(*by_engine.values(), strict=True), strict=True):
         if len({json.dumps(result) for result in results}) > 1:
-            said = "; ".join(
+            verdicts = "; ".join(
                 f"{engine}: {str(result)[:80]}" for engine, result in zip(by_engine, results, strict=True)
             )
-            yield f"{name}: {case[0][:200]!r}: {said}"
+            yield f"{name}: {case[0][:200]!r}: {verdicts}"
 
 
 def main() -> None:
@@ -238,7 +238,7 @@ def main() -> None:
         "MaskBench": maskbench_cases(),
         "native": native_cases(),
     }
-    found: dict[str, dict[str, list[Any]]] = {
+    results_of: dict[str, dict[str, list[Any]]] = {
         name: {engine.name: verdicts(engine, cases) for engine in versions} for name, cases in tables.items()
     }
     heads = [
@@ -247,11 +247,11 @@ def main() -> None:
     ]
     print(f"| | {' | '.join(heads)} | backends, gateway, planner |\n|---|{'---|' * (len(heads) + 1)}")
     for engine in versions:
-        cells = [_summary(results[engine.name]) for results in found.values()]
+        cells = [_summary(results[engine.name]) for results in results_of.values()]
         tests = Counter() if options.no_gateway or engine.server == "" else gateway_tests(engine)
         cells.append(f"{tests['passed']} passed, {tests['failed']} failed" if tests else "")
         print(f"| {engine.name} | {' | '.join(cells)} |", flush=True)
-    differences = [line for name, cases in tables.items() for line in compare(name, cases, found[name])]
+    differences = [line for name, cases in tables.items() for line in compare(name, cases, results_of[name])]
     print(f"\nDiffering verdicts: {len(differences)}")
     print("\n".join(differences))
 

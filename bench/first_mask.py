@@ -115,14 +115,14 @@ def main(
         if tools is None:
             pool = request_set(("multiple",), data or shared_path("bfcl")).pool[: COUNTS[-1]]
             tools = Path(folder, "tools.json")
-            tools.write_text(json.dumps([{"name": one.name, "inputSchema": one.args} for one in pool]))
+            tools.write_text(json.dumps([{"name": tool.name, "inputSchema": tool.args} for tool in pool]))
         times: dict[tuple[str, int], list[float]] = {}
         for _ in range(runs + 1):  # the first fills the caches
             for key in itertools.product(ENGINES, COUNTS):
                 times.setdefault(key, []).append(in_process(key[0], tools, key[1], vocabulary, folder))
     drawn = new_table("tools | " + " | ".join(map(str, COUNTS)), "From a list of tools to the first mask, ms")
     for name in ENGINES:
-        best = [min(times[name, each][1:]) for each in COUNTS]
+        best = [min(times[name, size][1:]) for size in COUNTS]
         drawn.add_row(name, *("–" if value == math.inf else f"{1e3 * value:.1f}" for value in best))
     show(drawn)
 

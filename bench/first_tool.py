@@ -65,8 +65,8 @@ def main() -> None:
             for case in load_suite(name).cases:
                 if case.first:
                     names, choice = choice_of(case.query, tools, backend, options)
-                    kept = [tool for tool in tools if tool.name in names]
-                    counts += counts_of(case, kept, choice, options)
+                    offered = [tool for tool in tools if tool.name in names]
+                    counts += counts_of(case, offered, choice, options)
             table.add_row(name, *(str(counts[column]) for column in COLUMNS))
             totals += counts
     table.add_row("all", *(str(totals[column]) for column in COLUMNS))
@@ -83,7 +83,7 @@ def counts_of(
     if choice:
         marked = choice_scores(tuple(tools), RunState(case.query, "turn", NOW), options)
         by["both"] = preference(marked, choice)
-    best = {column: max(each, key=each.__getitem__) for column, each in by.items()}
+    best = {column: max(of_tools, key=of_tools.__getitem__) for column, of_tools in by.items()}
     needed = {expected.name for expected_calls in case.plans for expected in expected_calls}
     changes = next(tool for tool in tools if tool.name == best["both"]).run.effect == "write"
     counts = {column: int(name in case.first) for column, name in best.items()}

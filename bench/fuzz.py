@@ -109,7 +109,7 @@ def fuzz(
     end = time.monotonic() + seconds
     slice_s = min(_SLICE_S, seconds / len(targets))
     while time.monotonic() < end or not all(tally.rounds for tally in tallies.values()):
-        target = min(targets, key=lambda each: tallies[each.name].seconds)
+        target = min(targets, key=lambda item: tallies[item.name].seconds)
         tally = tallies[target.name]
         begun = time.monotonic()
         with Confined(partial(checked, target.check), limit_s=limit_s, memory_mib=memory_mib) as confined:
@@ -186,8 +186,8 @@ def checked(check: Callable[[Any], str], case: Any) -> dict[str, str]:
     try:
         return {"passed": check(case)}
     except BaseException as error:  # noqa: BLE001  # a panic in native code is no Exception
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return {"error": said[:500], "place": _place(error)}
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"error": message[:500], "place": _place(error)}
 
 
 def _place(error: BaseException) -> str:
@@ -217,7 +217,7 @@ def _holds_odd_number(value: Any) -> bool:
         case float():
             return not math.isfinite(value)
         case dict():
-            return any(_holds_odd_number(each) for pair in value.items() for each in pair)
+            return any(_holds_odd_number(member) for pair in value.items() for member in pair)
         case list() | tuple():
             return any(map(_holds_odd_number, value))
         case _:

@@ -201,10 +201,10 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
                 answers[contender.name].append(
                     await first_delta(client, contender, body_of(request, 1, seed))
                 )
-    for name, each in answers.items():
-        firsts = [answer.first_delta for answer in each[1:] if answer.first_delta is not None]
+    for name, measured in answers.items():
+        firsts = [answer.first_delta for answer in measured[1:] if answer.first_delta is not None]
         first = f"{1000 * statistics.median(firsts):.0f} ms" if firsts else "none"
-        whole = statistics.median(answer.seconds for answer in each[1:])
+        whole = statistics.median(answer.seconds for answer in measured[1:])
         print(f"| {name} | {first} | {1000 * whole:.0f} ms |")
 
 
@@ -252,13 +252,14 @@ async def overhead(gateway: Contender, process: psutil.Process, server_url: str,
         cpu = (sum(process.cpu_times()[:2]) - before) / rounds
         writer.close()
     added = [
-        [1000 * (one[at] - other[at]) for one, other in zip(through, direct, strict=True)] for at in (0, 1)
+        [1000 * (proxied[index] - other[index]) for proxied, other in zip(through, direct, strict=True)]
+        for index in (0, 1)
     ]
-    first_delta, whole = (statistics.median(each[3:]) for each in added)
+    first_delta, whole = (statistics.median(column[3:]) for column in added)
     return (
         f"overhead of the gateway at 16 tools: p50 {whole:.2f} ms, first delta {first_delta:.2f} ms, "
         f"CPU time of its process {1000 * cpu:.1f} ms "
-        f"(a call of the backend: p50 {1000 * statistics.median(each for _, each in direct[3:]):.1f} ms)"
+        f"(a call of the backend: p50 {1000 * statistics.median(column for _, column in direct[3:]):.1f} ms)"
     )
 
 
@@ -297,7 +298,7 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[tuple
         try:
             assert process.stdout is not None
             if url is None:
-                url = next(found[0] for line in process.stdout if (found := LISTENING.search(line)))
+                url = next(match[0] for line in process.stdout if (match := LISTENING.search(line)))
             for _ in range(300):
                 try:
                     if httpx.get(f"{url}/health", trust_env=False).status_code < 500:

@@ -97,7 +97,7 @@ def measure(browser: Any, count: int, folder: Path) -> list[str]:
     run = RecordedRun("long", "a long run", None, decodings=(call(count, 2), call(count, 3)))
     path = folder / f"{count}.html"
     path.write_text(Inspection("long", runs=[run]).file(), "utf-8")
-    found = []
+    rows = []
     for _ in range(3):
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(path.as_uri())
@@ -105,9 +105,9 @@ def measure(browser: Any, count: int, folder: Path) -> list[str]:
         page.click("#tab-decoding")
         chosen = page.evaluate(CHOOSE)
         times = sorted(page.evaluate(SCRUB, min(KEYS, count)))
-        found.append((painted, chosen, median(times), times[int(0.95 * len(times))]))
+        rows.append((painted, chosen, median(times), times[int(0.95 * len(times))]))
         page.close()
-    best = [min(column) for column in zip(*found, strict=True)]
+    best = [min(column) for column in zip(*rows, strict=True)]
     return [str(count), f"{path.stat().st_size / 1e6:.1f}", *(f"{value:.1f}" for value in best)]
 
 
@@ -117,7 +117,7 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        found = []
+        rows = []
         for number in range(3):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(url)
@@ -133,10 +133,10 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
                 page.evaluate(UNTIL_FILLED, ["#pool-result", "#request", f"{request} {number}"])
                 for request in ("a route with hotels", "the weather in Rome")
             ]
-            found.append((painted, opened, filtered, *pools))
+            rows.append((painted, opened, filtered, *pools))
             page.close()
         server.terminate()
-    best = [min(column) for column in zip(*found, strict=True)]
+    best = [min(column) for column in zip(*rows, strict=True)]
     return [str(count), *(f"{value:.0f}" for value in best)]
 
 
@@ -151,9 +151,9 @@ def main() -> None:
     """Print a table of decodings, and one of pools."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # its absence is a message of its own
 
-    given = sys.argv[1:] or ["200", "2000", "8000"]
-    counts = [int(each) for each in given if each.isdecimal()]
-    pools = [Path(each) for each in given if not each.isdecimal()]
+    arguments = sys.argv[1:] or ["200", "2000", "8000"]
+    counts = [int(argument) for argument in arguments if argument.isdecimal()]
+    pools = [Path(argument) for argument in arguments if not argument.isdecimal()]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         if counts:

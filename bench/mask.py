@@ -92,14 +92,14 @@ class Sampler:
 
     def test(self, token: int) -> tuple[float, bool]:
         """Seconds for the test of one candidate, and whether it is allowed."""
-        each = np.repeat(self._all[token : token + 1], _REPEATS)
-        each["logit"] = 0.0
-        arrays = [_candidates(each[index : index + 1]) for index in range(_REPEATS)]
+        repeated = np.repeat(self._all[token : token + 1], _REPEATS)
+        repeated["logit"] = 0.0
+        arrays = [_candidates(repeated[index : index + 1]) for index in range(_REPEATS)]
         start = time.process_time()
         for array in arrays:
             llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
         seconds = (time.process_time() - start) / _REPEATS
-        return seconds, bool(each["logit"][0] == 0.0)
+        return seconds, bool(repeated["logit"][0] == 0.0)
 
     def accept(self, token: int) -> None:
         """Go on. The token must have passed `test`: the engine ends the process otherwise."""
@@ -154,7 +154,8 @@ def maskbench_walks(data: Path | None) -> Iterator[Walk]:
     """MaskBench's tool-call schemas, spread over the file, each along its longest short valid instance."""
     cases = [case for case in load_cases(data) if case.collection in _TOOL_COLLECTIONS]
     for case in cases[::7]:
-        texts = [each.text for each in case.instances if each.valid and len(each.text) <= _LONGEST]
+        texts = [instance.text for instance in case.instances if instance.valid]
+        texts = [text for text in texts if len(text) <= _LONGEST]
         if texts:
             yield Walk(case.id, "MaskBench", case.schema, max(texts, key=len))
 
@@ -193,8 +194,8 @@ def hard_walks() -> Iterator[Walk]:
     properties = {
         f"{noun}_{verb}": kinds[index % 4] for verb in verbs[:4] for index, noun in enumerate(nouns)
     }
-    given = {name: values[index % 10 % 4] for index, name in enumerate(properties) if index % 3 == 0}
-    yield Walk("40 optional", "40 optional", {"type": "object", "properties": properties}, json.dumps(given))
+    call = {name: values[index % 10 % 4] for index, name in enumerate(properties) if index % 3 == 0}
+    yield Walk("40 optional", "40 optional", {"type": "object", "properties": properties}, json.dumps(call))
 
 
 def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:

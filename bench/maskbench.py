@@ -179,9 +179,9 @@ def table(name: str, summary: dict[str, Any]) -> Table:
         total = sum(counts.values())
         if collection == "all":
             drawn.add_section()
-        rest = (str(counts[each] or "·") for each in CLASSES[1:])
+        rest = (str(counts[kind] or "·") for kind in CLASSES[1:])
         drawn.add_row(collection, str(total), _share(counts["pass"], total), *rest)
-    drawn.add_row("", "", "", *(_share(summary["classes"][each], summary["cases"]) for each in CLASSES[1:]))
+    drawn.add_row("", "", "", *(_share(summary["classes"][kind], summary["cases"]) for kind in CLASSES[1:]))
     return drawn
 
 

@@ -108,7 +108,7 @@ def mutants(text: str, file: str = "") -> list[Mutant]:
     lines = text.encode().splitlines(keepends=True)
     for line in lines:
         starts.append(starts[-1] + len(line))
-    found = []
+    changes = []
     for node, kind, after in _changes(tree):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
@@ -120,8 +120,8 @@ def mutants(text: str, file: str = "") -> list[Mutant]:
         mutant = Mutant(file, node.lineno, kind, before, after, begin, end, context)
         with suppress(SyntaxError):  # where an expression needs a form that the change does not keep
             if ast.dump(ast.parse(mutant.source(text.encode()))) != ast.dump(tree):
-                found.append(mutant)
-    return sorted(found, key=lambda mutant: (mutant.begin, mutant.end, mutant.kind))
+                changes.append(mutant)
+    return sorted(changes, key=lambda mutant: (mutant.begin, mutant.end, mutant.kind))
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
@@ -198,10 +198,10 @@ def found_again(earlier: Mutant, root: Path = _CHECKOUT) -> Mutant | None:
     line = earlier.context.replace("¦", "", 1)
     for file in (root / earlier.file, *sorted(root.glob("[!.]*/**/*.py"))):
         if file.is_file() and line in (text := file.read_text()):
-            found = mutants(text, file.relative_to(root).as_posix())
-            alike = [each for each in found if _change(each) == _change(earlier)]
+            candidates = mutants(text, file.relative_to(root).as_posix())
+            alike = [candidate for candidate in candidates if _change(candidate) == _change(earlier)]
             if alike:
-                return min(alike, key=lambda each: abs(each.begin - earlier.begin))
+                return min(alike, key=lambda candidate: abs(candidate.begin - earlier.begin))
     return None
 
 
@@ -261,7 +261,7 @@ class Runner:
     def _usual_s(self, tests: Sequence[str]) -> tuple[float, float]:
         """Return the seconds of CPU, and in all, of the tests without a change. Fills caches, too."""
         key = tuple(
-            sorted(each for each in tests if not any(Path(other) in Path(each).parents for other in tests))
+            sorted(path for path in tests if not any(Path(other) in Path(path).parents for other in tests))
         )
         if key not in self._usual:
             begin = time.monotonic()
@@ -311,7 +311,7 @@ class Runner:
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             sys.dont_write_bytecode = not with_caches
-            folders = [str(self._folder / each) for each in _ON_THE_PATH]
+            folders = [str(self._folder / name) for name in _ON_THE_PATH]
             sys.path[:0] = folders
             os.environ["PYTHONPATH"] = os.pathsep.join(folders)
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -382,7 +382,7 @@ def main(
             outcome = f"{verdict.outcome:10}{earlier.get(mutant, '')}{verdict.seconds:6.1f} s"
             print(f"{outcome}  {_described(mutant)}  {verdict.test}", flush=True)
             if out is not None:
-                out.write_text(json.dumps([asdict(each) for each in verdicts], indent=1))
+                out.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
     show(report(verdicts))
 
 

@@ -239,9 +239,9 @@ def rows(results: Mapping[str, tuple[str, dict[str, list[Answer]]]]) -> Iterator
     yield "|---|---|---|---|---|---|---|---|---|"
     families = Counter(name for name, _ in results.values())
     for name, count in [*families.most_common(), ("all", len(results))]:
-        of_family = [answers for each, answers in results.values() if name in {each, "all"}]
+        of_family = [answers for title, answers in results.values() if name in {title, "all"}]
         for side in ("llama-server", "gbnf"):
-            answers = [answer for each in of_family for answer in each[side]]
+            answers = [answer for title in of_family for answer in title[side]]
             if not answers:
                 continue
             outcomes = Counter("error" if answer.is_error else answer.outcome for answer in answers)
@@ -281,8 +281,8 @@ def order_rows(formats: Mapping[str, ToolFormat]) -> Iterator[str]:
         grammar, cells = tool_format.grammar(tools, tool_choice="required"), []
         for order, arguments in ORDERS.items():
             text = tool_format.render([ToolCall("abcdefgh0", "book_room", arguments)])
-            found = tool_format.parse(text, tools)
-            is_read = isinstance(found, ToolCalls) and [dict(call.arguments) for call in found.calls] == [
+            step = tool_format.parse(text, tools)
+            is_read = isinstance(step, ToolCalls) and [dict(call.arguments) for call in step.calls] == [
                 ARGUMENTS
             ]
             is_accepted = engine.match(grammar, text).complete
@@ -314,7 +314,7 @@ def main() -> None:
             formats[file.stem] = None
             print(f"{file.stem}: {error}", file=sys.stderr)
     if options.orders:
-        print("\n".join(order_rows({name: one for name, one in formats.items() if one is not None})))
+        print("\n".join(order_rows({name: form for name, form in formats.items() if form is not None})))
         return
     own = (tool_format.control_texts for tool_format in formats.values() if tool_format is not None)
     control_texts = sorted({text for texts in own for text in texts})
@@ -327,12 +327,12 @@ def main() -> None:
             results[file.stem] = family(tool_format), answers
             print(
                 file.stem,
-                {side: sum(one.valid for one in each) for side, each in answers.items()},
+                {side: sum(answer.valid for answer in group) for side, group in answers.items()},
                 file=sys.stderr,
             )
             if options.json is not None:
                 saved = {
-                    name: {side: [asdict(one) for one in each] for side, each in both.items()}
+                    name: {side: [asdict(answer) for answer in group] for side, group in both.items()}
                     for name, (_, both) in results.items()
                 }
                 options.json.write_text(json.dumps(saved, indent=1))

@@ -23,10 +23,10 @@ def more_logprobs() -> Iterator[None]:
     Where a grammar refuses all likely tokens, the ones that it allows are not among the first 20.
     """
 
-    def found(model: Any, logits: Any, token: int, _: int) -> TokenLogprob:
+    def more(model: Any, logits: Any, token: int, _: int) -> TokenLogprob:
         return token_logprob(model, logits, token, _COUNT)
 
-    with patch("gbnf_server.llama.decoder.token_logprob", found):
+    with patch("gbnf_server.llama.decoder.token_logprob", more):
         yield
 
 
@@ -49,9 +49,9 @@ def changes(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> Itera
     """Yield how far each gap between the two likeliest tokens changes, up to where the answers differ."""
     for left, right in takewhile(_begin_alike, zip(one, other, strict=False)):
         logprobs = dict(right.top)
-        known = [(logprob, logprobs[piece]) for piece, logprob in left.top[:2] if piece in logprobs]
-        if len(known) == 2:
-            (first, first_other), (second, second_other) = known
+        shared = [(logprob, logprobs[piece]) for piece, logprob in left.top[:2] if piece in logprobs]
+        if len(shared) == 2:
+            (first, first_other), (second, second_other) = shared
             yield abs((first - second) - (first_other - second_other))
 
 

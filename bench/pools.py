@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,16 +80,16 @@ class Row:
 def read_data(data: Path) -> tuple[list[Tool], list[tuple[str, dict[str, Any]]]]:
     """Return the functions of the leaderboard as tools, and requests with a valid call that they expect."""
     categories = [*HELD_OUT, *(name for names in DEVELOPMENT for name in names)]
-    entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
+    entries = [*chain.from_iterable(read_folder(data, categories=categories).entries.values())]
     by_name = pool_of(entries)
-    calls = [found for entry in entries if (found := _expected(entry, by_name)) is not None]
+    calls = [call for entry in entries if (call := _expected(entry, by_name)) is not None]
     return list(by_name.values()), calls
 
 
 def _expected(entry: LeaderboardEntry, by_name: dict[str, Tool]) -> tuple[str, dict[str, Any]] | None:
     for expected in entry.expected:
         [(name, values)] = expected.items()
-        arguments = {key: each[0] for key, each in values.items() if each and each[0] != ""}
+        arguments = {key: choices[0] for key, choices in values.items() if choices and choices[0] != ""}
         tool = by_name.get(name)
         if tool is not None:
             call = {"name": tool.name, "arguments": arguments}

@@ -38,7 +38,7 @@ def main() -> None:
             right[service, column] += answer["right"]
     print(f"| service | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     for number, name in enumerate(SERVICES):
-        cells = (f"{right[number, each]} of {asked[number, each]}" for each in columns)
+        cells = (f"{right[number, head]} of {asked[number, head]}" for head in columns)
         print(f"| {name} | {' | '.join(cells)} |")
 
 

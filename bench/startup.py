@@ -113,18 +113,18 @@ def main() -> None:
                 times[name].append(measure(arguments, folder))
             called.append(calls(folder))
     print_heads("command | wall time, s | CPU time, s")
-    for name, each in times.items():
-        wall, cpu = (min(values) for values in zip(*each[1:], strict=True))
+    for name, rounds in times.items():
+        wall, cpu = (min(values) for values in zip(*rounds[1:], strict=True))
         print(f"| `{name}` | {wall:.2f} | {cpu:.2f} |")
     rows = {
         "python -c pass": times["python -c pass"][1:],
-        "a tool call, the first": [each[0] for each in called[1:]],
-        "a tool call, later": [time for each in called[1:] for time in each[1:]],
+        "a tool call, the first": [rounds[0] for rounds in called[1:]],
+        "a tool call, later": [time for rounds in called[1:] for time in rounds[1:]],
     }
     print()
     print_heads("process | wall time, ms | CPU time, ms")
-    for name, each in rows.items():
-        wall, cpu = (1000 * statistics.median(values) for values in zip(*each, strict=True))
+    for name, rounds in rows.items():
+        wall, cpu = (1000 * statistics.median(values) for values in zip(*rounds, strict=True))
         print(f"| {name} | {wall:.1f} | {cpu:.1f} |")
 
 

@@ -56,12 +56,12 @@ def outcome_cells(outcomes: Mapping[str, int]) -> str:
     return f"{counts} | {errors or '0'}"
 
 
-def leaderboard_data(given: Path | None) -> Path:
+def leaderboard_data(folder: Path | None) -> Path:
     """Return the given folder of BFCL's data, or that of an installed `bfcl_eval`."""
-    if given is not None:
-        return given
-    found = importlib.util.find_spec("bfcl_eval")
-    if found is None or found.origin is None:
+    if folder is not None:
+        return folder
+    spec = importlib.util.find_spec("bfcl_eval")
+    if spec is None or spec.origin is None:
         hint = "bfcl_eval is not installed: give the folder of its data"
         raise typer.BadParameter(hint, param_hint="--data")
-    return Path(found.origin).parent / "data"
+    return Path(spec.origin).parent / "data"

@@ -139,7 +139,7 @@ def bench_(
             configurations = named(names, LEADERBOARD)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
-    if peer is None and any(each.peer for each in configurations):
+    if peer is None and any(item.peer for item in configurations):
         raise typer.BadParameter("peer-auto and peer-required require --peer", param_hint="--configuration")
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
     task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
@@ -226,14 +226,14 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
 
     pool = load_manifests(manifests or manifests_path())
     suites = load_suites(names, pool)
-    if len({each.name for each in suites}) < len(suites):
+    if len({suite.name for suite in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     source, _, _ = choose_model(task.source, pool)  # all tools: each case runs in a workspace of its own
     with source.open() as backend:
         facts = source.facts(backend)
         label = task.label_for(facts)
         configurations = supported(task.configurations, backend)
-        if left_out := [each.name for each in task.configurations if each not in configurations]:
+        if left_out := [item.name for item in task.configurations if item not in configurations]:
             task.console.print(f"not run: {', '.join(left_out)}: {backend.name} takes no such grammar")
         if not configurations:
             raise typer.BadParameter("none is left: use baseline or text", param_hint="--configuration")
@@ -244,7 +244,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
             made_at = log.latest
         grammars = bench.step_grammars(records)  # while the backend can tell what it supports
     task.show_files(label, "json and .html")
-    tools = [*pool, *(tool for each in suites for tool in each.decoys)]
+    tools = [*pool, *(tool for suite in suites for tool in suite.decoys)]
     header = about(label, facts, task.options, made_at)
     results = Results(header, configurations, suites, references_of(tools), records, grammars)
     _write(results, task.out, label, "use another --out")
