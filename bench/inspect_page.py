@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +27,7 @@ from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
+from tables import new_table, show
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]
 KEYS = 400
@@ -140,13 +140,6 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
     return [str(count), *(f"{value:.0f}" for value in best)]
 
 
-def show(heads: list[str], rows: Iterable[list[str]]) -> None:
-    """Print a table, each row when it is known."""
-    print(" | ".join(heads))
-    for row in rows:
-        print(" | ".join(cell.rjust(len(head)) for cell, head in zip(row, heads, strict=True)), flush=True)
-
-
 def main() -> None:
     """Print a table of decodings, and one of pools."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # its absence is a message of its own
@@ -157,11 +150,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         if counts:
-            heads = ["tokens", "MB", "first paint ms", "two aligned ms", "a key ms", "95th percentile"]
-            show(heads, (measure(browser, count, Path(folder)) for count in counts))
+            table = new_table("tokens|MB|first paint ms|two aligned ms|a key ms|95th percentile")
+            for count in counts:
+                table.add_row(*measure(browser, count, Path(folder)))
+            show(table)
         if pools:
-            heads = ["tools", "first paint ms", "a tool ms", "a filter ms", "a pool ms", "another ms"]
-            show(heads, (measure_pool(browser, pool) for pool in pools))
+            table = new_table("tools|first paint ms|a tool ms|a filter ms|a pool ms|another ms")
+            for pool in pools:
+                table.add_row(*measure_pool(browser, pool))
+            show(table)
         browser.close()
 
 

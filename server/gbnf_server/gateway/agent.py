@@ -96,7 +96,7 @@ def _ignored(request: ChatRequest, *, reasons: bool) -> tuple[str, ...]:
         "max_tool_calls": request.max_calls is not None,
         "tool_choice": request.tool_choice.mode != "auto",
         "images of earlier messages": any(turn.get("images") for turn in earlier),
-        "earlier calls and results": any(turn["role"] == "tool" or "tool_calls" in turn for turn in earlier)
+        "earlier calls and results": any(turn["role"] == "tool" or "tool_calls" in turn for turn in earlier),
     }
     return (
         *(field.name for field in fields(sampling) if getattr(sampling, field.name) != field.default),

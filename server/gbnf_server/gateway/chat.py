@@ -72,10 +72,9 @@ class JsonSchema:
 
 @dataclass(frozen=True, slots=True)
 class GbnfText:
-    """A text in the language of a GBNF grammar. `grammar`: the grammar's text."""
+    """A text in the language of a GBNF grammar, whose text is `grammar`."""
 
     grammar: str
-    param: str = "grammar"
 
 
 OutputFormat: TypeAlias = JsonObject | JsonSchema | GbnfText

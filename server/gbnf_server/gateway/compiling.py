@@ -132,7 +132,7 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     # one that cannot be compiled accepts any arguments, as a finding says
     tools = opened(
         client_tools,
-        [left_out_finding(tool, errors[tool.name]) for tool in client_tools if tool.name in errors]
+        [left_out_finding(tool, errors[tool.name]) for tool in client_tools if tool.name in errors],
     )
     compiled = yield from _compile_request(request, target, tools)
     if not request.excluded or target.dialect != "gbnf":
@@ -309,12 +309,12 @@ def _output_grammar(output: OutputFormat) -> Grammar:
                 if finding.kind == "unenforced":
                     raise strict_error(finding, param)
             return grammar
-        case GbnfText(text, param):
+        case GbnfText(text):
             try:
                 grammar = Grammar.parse(text)
                 grammar.check_stacks()
             except GrammarError as error:
-                raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
+                raise HttpError(400, f"the grammar: {error}", "invalid_grammar", "grammar") from None
             return grammar
 
 

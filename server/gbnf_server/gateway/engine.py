@@ -478,7 +478,7 @@ def _gateway_error(error: errors.BackendError, request: ChatRequest) -> HttpErro
         case errors.RequestNotSupportedError():
             return HttpError(400, text, "unsupported_by_backend", error.field)
         case errors.GrammarRefusedError() if isinstance(request.output, GbnfText):
-            return HttpError(400, text, "invalid_grammar", request.output.param)
+            return HttpError(400, text, "invalid_grammar", "grammar")
         case errors.AnswerTimeoutError():
             return HttpError(504, text, "upstream_timeout")
         case errors.BackendUnreachableError():
