@@ -91,11 +91,11 @@ def schema(function: Callable[..., str]) -> dict[str, Any]:
 
 
 FUNCTIONS = [
-    {"name": each.__name__, "description": each.__doc__, "parameters": schema(each)} for each in TOOLS
+    {"name": tool.__name__, "description": tool.__doc__, "parameters": schema(tool)} for tool in TOOLS
 ]
 POOL = tuple(
-    Tool.from_mapping({"name": each["name"], "description": each["description"], "args": each["parameters"]})
-    for each in FUNCTIONS
+    Tool.from_mapping({"name": item["name"], "description": item["description"], "args": item["parameters"]})
+    for item in FUNCTIONS
 )
 
 

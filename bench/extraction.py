@@ -132,8 +132,8 @@ class TravelTicket(BaseModel):
 
 
 TYPES: dict[str, type[BaseModel]] = {
-    each.__name__: each
-    for each in (Invoice, Appointment, Booking, DeliveryNote, VetVisit, FlatForRent, TravelTicket)
+    kind.__name__: kind
+    for kind in (Invoice, Appointment, Booking, DeliveryNote, VetVisit, FlatForRent, TravelTicket)
 }
 TEXTS = Path(__file__).parent / "extraction_texts.json"
 KINDS = ("date", "time, duration", "number, amount", "choice", "string")

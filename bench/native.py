@@ -319,8 +319,8 @@ def main() -> None:
     own = (tool_format.control_texts for tool_format in formats.values() if tool_format is not None)
     control_texts = sorted({text for texts in own for text in texts})
     results: dict[str, tuple[str, dict[str, list[Answer]]]] = {}
-    with tempfile.TemporaryDirectory() as made:
-        model = make_model(Path(made) / "random.gguf", context=CONTEXT, control_texts=control_texts)
+    with tempfile.TemporaryDirectory() as place:
+        model = make_model(Path(place) / "random.gguf", context=CONTEXT, control_texts=control_texts)
         for file in files:
             tool_format = formats[file.stem]
             answers = measure(file, tool_format, model, control_texts, options.seeds)

@@ -30,16 +30,16 @@ def more_logprobs() -> Iterator[None]:
         yield
 
 
-def gap(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> float:
+def gap(first: Sequence[TokenLogprob], second: Sequence[TokenLogprob]) -> float:
     """Return the difference of the logits of the first two tokens that differ, infinity if it is unknown.
 
     It is that of the first answer, or of the longer one where the other has ended there. Texts may differ
     later than tokens, where one was split otherwise.
     """
-    for left, right in zip(one, other, strict=False):
-        if left.token != right.token:
-            return left.logprob - dict(left.top).get(right.token, -inf)
-    longer = max(one, other, key=len)[min(len(one), len(other)) :]
+    for a, b in zip(first, second, strict=False):
+        if a.token != b.token:
+            return a.logprob - dict(a.top).get(b.token, -inf)
+    longer = max(first, second, key=len)[min(len(first), len(second)) :]
     if not longer:
         return inf
     return abs(longer[0].logprob - max(dict(longer[0].top).get(end, -inf) for end in _ENDS))

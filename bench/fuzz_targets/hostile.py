@@ -36,7 +36,7 @@ KEYWORDS = [
 EXTREMES = st.sampled_from(
     [0, -1, 1, 2, 10**6, 10**9, 2**63, 10**400, -(10**400), 0.1, 1e-300, 5e-324, 1.7e308, math.inf, math.nan]
 )
-_DRAFTS = [each.META_SCHEMA["$schema"] for each in VALIDATORS.values()]
+_DRAFTS = [validator.META_SCHEMA["$schema"] for validator in VALIDATORS.values()]
 _LOOPS = ["#", "#/", "#/$defs/a", "#/$defs/b", "#/properties/a", "#n", "x", "#/$defs", "%", ""]
 WORDS = st.sampled_from(
     [*_LOOPS, *_DRAFTS, "object", "array", "integer", "string", "date", "regex", "nonsense", "a",

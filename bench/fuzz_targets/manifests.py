@@ -45,7 +45,7 @@ _MANIFEST_CASES = st.fixed_dictionaries(
         "of": st.sampled_from(["", "find_files", "send_messages", "create_events"]),
         "more": st.dictionaries(st.sampled_from(_MANIFEST_KEYS), _MANIFEST_VALUES | SCHEMAS, max_size=2),
         "edits": st.just([]) | edits(_MANIFEST_PIECES),
-        "bytes": st.integers(0, 7).flatmap(lambda at: st.just(b"") if at else st.binary(max_size=12)),
+        "bytes": st.integers(0, 7).flatmap(lambda choice: st.just(b"") if choice else st.binary(max_size=12)),
     }
 )
 

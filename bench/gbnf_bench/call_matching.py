@@ -147,7 +147,7 @@ def _calls(
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
     """Return the numbers of the expected calls that this one refers to."""
     for name in references.get(call.name, {}):
-        number = step_number(call.known.get(name))
+        number = step_number(call.expectations.get(name))
         if number is not None:
             yield number
 
@@ -168,7 +168,7 @@ def _fits(
         return False
     referring = written_out = expected
     for name, (target, is_text) in references.get(call.name, {}).items():
-        number = step_number(expected.known.get(name))
+        number = step_number(expected.expectations.get(name))
         if number is None:
             continue
         source = earlier[number - 1]

@@ -52,7 +52,7 @@ class ExpectedCall:
     optional: bool = False
 
     @property
-    def known(self) -> Mapping[str, Expectation]:
+    def expectations(self) -> Mapping[str, Expectation]:
         """All allowed arguments, with the expectation for each."""
         return {**self.arguments, **self.optional_arguments}
 
@@ -60,7 +60,7 @@ class ExpectedCall:
         """Return the schema of the accepted arguments."""
         return {
             "type": "object",
-            "properties": dict(self.known),
+            "properties": dict(self.expectations),
             "required": list(self.arguments),
             "additionalProperties": False,
         }

@@ -331,7 +331,7 @@ def _call_faults(
                     (*key_path, key, name), number, "no earlier call of the plan has this number",
                     "Count the expected calls from 1, or write {} for any step.",
                 )  # fmt: skip
-    if call.known.keys() <= properties.keys():
+    if call.expectations.keys() <= properties.keys():
         try:
             _check_call(call, tool, key_path)
         except SuiteFieldError as fault:
@@ -341,7 +341,7 @@ def _call_faults(
 def _check_call(call: ExpectedCall, tool: Tool, key_path: KeyPath) -> None:
     """Raise SuiteFieldError if no valid call of the tool matches; the arguments must exist."""
     args = dict(tool.model_args())
-    filled = {target for name, target in tool.step_references.items() if name in call.known}
+    filled = {target for name, target in tool.step_references.items() if name in call.expectations}
     needed = [name for name in args.get("required", ()) if name not in filled]
     groups = args.pop("requires_one_of", ())
     choices = [{"anyOf": [{"required": [name]} for name in group]} for group in groups]
@@ -358,9 +358,9 @@ def _check_call(call: ExpectedCall, tool: Tool, key_path: KeyPath) -> None:
                 )  # fmt: skip
     if possible:
         return
-    missing = [f"Expect {name}." for name in needed if name not in call.known] + [
-        f"Expect at least one of {', '.join(group)}." for group in groups if not call.known.keys() & {*group}
-    ]
+    named = call.expectations.keys()
+    missing = [f"Expect {name}." for name in needed if name not in named]
+    missing += [f"Expect at least one of {', '.join(group)}." for group in groups if not named & {*group}]
     raise SuiteFieldError(
         (*key_path, "arguments"), None, f"no valid call of {call.name} has only these arguments",
         " ".join(missing) or "See the tool's schema.",

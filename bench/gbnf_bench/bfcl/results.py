@@ -147,13 +147,13 @@ def _with_interval(rate: Estimate) -> str:
 def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:
     """Return the differences by category, over the configurations and questions that both have."""
     tables = []
-    for name, one in first.correct.items():
-        other = second.correct.get(name, {})
-        common = [key for key in one if key in other]
+    for name, old in first.correct.items():
+        new = second.correct.get(name, {})
+        common = [key for key in old if key in new]
         rows = []
         for category in [*dict.fromkeys(category for category, _ in common), None]:
             keys = [key for key in common if category in {None, key[0]}]
-            before, after = [one[key] for key in keys], [other[key] for key in keys]
+            before, after = [old[key] for key in keys], [new[key] for key in keys]
             change = share_difference(before, after)
             rows.append(
                 (
