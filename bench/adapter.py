@@ -11,7 +11,6 @@ windows of 512 tokens whose second half counts; this does not need the extra `tr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -23,15 +22,14 @@ from gbnf_server.llama.api_keys import find as find_key
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
+from tables import parser_of
 
 WINDOW = 512
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--conversations", type=int, default=100, help="number of conversations")
     parser.add_argument("--server", help="URL of a llama-server with the adapter")
@@ -68,8 +66,8 @@ def perplexity(llama: Llama, texts: Iterable[str]) -> float:
             scores = llama.scores[WINDOW // 2 - 1 : WINDOW - 1]
             most = scores.max(-1, keepdims=True)
             sums = most[:, 0] + np.log(np.exp(scores - most).sum(-1))
-            said = scores[np.arange(len(scores)), window[WINDOW // 2 :]]
-            total += float((sums - said).sum())
+            logits = scores[np.arange(len(scores)), window[WINDOW // 2 :]]
+            total += float((sums - logits).sum())
             count += len(scores)
     return float(np.exp(total / count))
 
@@ -100,8 +98,8 @@ def compare(adapter: Path, conversations: int, server: str | None) -> None:
     places = same = right = served = 0
     for seed in range(conversations):
         rows = group(Source(f"compare {seed}"), lambda text: vocabulary.tokenize(text, special=True))
-        kept = rows.parts <= 1
-        tokens, trained = rows.tokens[kept], np.flatnonzero(rows.weights[kept])
+        whole = rows.parts <= 1
+        tokens, trained = rows.tokens[whole], np.flatnonzero(rows.weights[whole])
         with torch.no_grad():
             vectors = model(torch.from_numpy(tokens), torch.arange(len(tokens)), (len(tokens),))
             ours = model.logits(vectors[trained - 1]).argmax(-1).numpy()

@@ -41,7 +41,7 @@ def commands(text: str) -> list[str]:
 def with_table(text: str, command: str, table: str) -> str:
     """Return a document with what a command printed, in all places that name it."""
     return _TABLE.sub(
-        lambda found: f"{found[1]}{table.strip()}\n{found[4]}" if found[2] == command else found[0], text
+        lambda match: f"{match[1]}{table.strip()}\n{match[4]}" if match[2] == command else match[0], text
     )
 
 

@@ -17,7 +17,6 @@ from functools import cache, reduce
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from gbnf.compiler.layout import PropertyOrder
 from gbnf.compiler.schema import compile_schema
@@ -26,7 +25,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from isolation import Finished, isolated
-from tables import new_table
+from tables import new_table, show
 
 #: What a process may map while it deals with a bomb, beyond what is loaded before.
 MEMORY_MIB = 500
@@ -233,19 +232,19 @@ def defuse(task: Task) -> dict[str, Any]:
     schema = BOMBS[task.name]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.process_time()
-    found: dict[str, Any] = {"error": "", "characters": 0, "findings": 0, "read_s": 0.0}
+    outcome: dict[str, Any] = {"error": "", "characters": 0, "findings": 0, "read_s": 0.0}
     try:
         grammar = compile_schema(schema, property_order=task.order)
-        found |= {"characters": len(str(grammar)), "findings": len(grammar.report)}
+        outcome |= {"characters": len(str(grammar)), "findings": len(grammar.report)}
     except SchemaError as error:
-        found["error"] = str(error)
-    found["seconds"] = time.process_time() - start
-    found["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    if not found["error"]:
+        outcome["error"] = str(error)
+    outcome["seconds"] = time.process_time() - start
+    outcome["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if not outcome["error"]:
         start = time.process_time()
         with NativeGrammar.parse(vocabulary(), str(grammar)):
-            found["read_s"] = time.process_time() - start
-    return found
+            outcome["read_s"] = time.process_time() - start
+    return outcome
 
 
 def main(
@@ -253,7 +252,7 @@ def main(
     limit: Annotated[float, typer.Option(help="Time limit per schema, in seconds.")] = 60.0,
 ) -> None:
     """Compile schemas that are made to blow up."""
-    tasks = [Task(each, order) for each in name or BOMBS for order in ("declared", "any")]
+    tasks = [Task(bomb, order) for bomb in name or BOMBS for order in ("declared", "any")]
     drawn = new_table(" | order | s | MiB | grammar | findings | read s", "Bombs", left=("order",))
     vocabulary()
     outcomes = dict(isolated(defuse, tasks, jobs=1, limit_s=limit, memory_mib=MEMORY_MIB))
@@ -263,12 +262,12 @@ def main(
         if not isinstance(outcome, Finished):
             drawn.add_row(task.name, task.order, "-", "-", str(outcome), "", "")
             continue
-        found = outcome.value
-        slowest, most = max(slowest, found["seconds"]), max(most, found["mib"])
-        size = "error" if found["error"] else f"{found['characters']:,}"
-        costs = (f"{found['seconds']:.2f}", f"{found['mib']:.0f}", size)
-        drawn.add_row(task.name, task.order, *costs, str(found["findings"]), f"{found['read_s']:.2f}")
-    Console(width=110).print(drawn)
+        result = outcome.value
+        slowest, most = max(slowest, result["seconds"]), max(most, result["mib"])
+        size = "error" if result["error"] else f"{result['characters']:,}"
+        costs = (f"{result['seconds']:.2f}", f"{result['mib']:.0f}", size)
+        drawn.add_row(task.name, task.order, *costs, str(result["findings"]), f"{result['read_s']:.2f}")
+    show(drawn)
     print(f"{len(BOMBS)} bombs, two orders each: slowest {slowest:.2f} s, most memory {most:.0f} MiB")
 
 

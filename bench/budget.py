@@ -10,9 +10,7 @@ token was refused for the limit. `time`: of all calls of the row, with the budge
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -20,15 +18,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
+import checkout
 from gbnf import Grammar, compile_pool, load_manifests
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.llama.answer_ends import TokenBudget
 from gbnf_server.llama.demo_model import model_path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.vocabularies import make_model_over
-from tables import print_heads
+from tables import parser_of, print_heads
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, 16.0)
 
@@ -42,12 +39,12 @@ def shortest(model: InProcess, grammar: Grammar) -> int:
 
 def main() -> None:
     """Decode, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=200)
     runs = parser.parse_args().runs
     no_budget = patch.object(TokenBudget, "is_active", PropertyMock(return_value=False))
     modes: tuple[AbstractContextManager[Any], ...] = (no_budget, nullcontext())
-    tools = load_manifests(Path(__file__).parent.parent / "manifests")
+    tools = load_manifests(checkout.ROOT / "manifests")
     print_heads("limit | complete without | complete with | shortened | time")
     with tempfile.TemporaryDirectory() as folder:
         path = make_model_over(model_path(), Path(folder) / "random.gguf")

@@ -10,10 +10,10 @@ expected calibration error (ECE), the Brier score beside that of always saying t
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from gbnf_bench.bfcl.ast_checker import is_right
@@ -24,6 +24,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.backends.opening import open_model
 from gbnf_server.executors import Workspace
 from gbnf_server.llama.token_values import ValueProbability
+from tables import parser_of
 
 BINS = (0.0, 0.5, 0.7, 0.9, 0.99)
 CONFIRM_BELOW = (0.5, 0.6, 0.8, 0.9, 0.99)
@@ -53,12 +54,13 @@ def judged(entry: LeaderboardEntry, model: Backend, folder: str) -> Iterator[tup
             if not is_right_name:
                 continue
             argument = value.pointer.split("/")[2]
-            function = next(each for each in entry.functions if each["name"] == name)
+            function = next(function for function in entry.functions if function["name"] == name)
             parameter = function["parameters"]["properties"].get(argument)
             acceptable = expected[name].get(argument)
-            given = step.call["arguments"][argument]
             verdict = (
-                parameter is not None and acceptable is not None and is_right(given, parameter, acceptable)
+                parameter is not None
+                and acceptable is not None
+                and is_right(step.call["arguments"][argument], parameter, acceptable)
             )
         lowest, right = min(lowest, value.probability), right and verdict
         yield kind, value.probability, verdict
@@ -76,51 +78,49 @@ def kind_of(value: ValueProbability) -> str | None:
     return "among few" if value.alternatives else "number"
 
 
-def report(kind: str, found: Sequence[tuple[float, bool]]) -> None:
+def report(kind: str, judgements: Sequence[tuple[float, bool]]) -> None:
     """Print the table of a kind."""
-    rate = sum(right for _, right in found) / len(found)
-    brier = sum((share - right) ** 2 for share, right in found) / len(found)
+    rate = sum(right for _, right in judgements) / len(judgements)
+    brier = sum((share - right) ** 2 for share, right in judgements) / len(judgements)
     error, cells = 0.0, []
     for low, high in zip(BINS, (*BINS[1:], 1.01), strict=True):
-        within = [(share, right) for share, right in found if low <= share < high]
+        within = [(share, right) for share, right in judgements if low <= share < high]
         if not within:
             cells.append("–")
             continue
         mean = sum(share for share, _ in within) / len(within)
         correct = sum(right for _, right in within)
-        error += abs(correct - mean * len(within)) / len(found)
+        error += abs(correct - mean * len(within)) / len(judgements)
         cells.append(f"{correct}/{len(within)} ({mean:.2f})")
     scores = f"{error:.2f} | {brier:.3f} | {rate * (1 - rate):.3f}"
-    print(f"| {kind} | {len(found)} | {rate:.0%} | {' | '.join(cells)} | {scores} |")
+    print(f"| {kind} | {len(judgements)} | {rate:.0%} | {' | '.join(cells)} | {scores} |")
 
 
-def report_all(found: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
+def report_all(judgements: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
     """Print the probability and the verdict of each value, by kind."""
     ranges = [f"{low:g}–{high:g}" for low, high in zip(BINS, (*BINS[1:], 1), strict=True)]
     print(f"| values | n | right | {' | '.join(ranges)} | ECE | Brier | of the mean |")
     print(f"|{'---|' * (6 + len(BINS))}")
-    for kind, values in found.items():
+    for kind, values in judgements.items():
         report(kind, values)
 
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--limit", type=int, default=100)
-    given = parser.parse_args()
-    model = open_model(given.model)
-    found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    entries = read_folder(given.folder, categories=("simple_python", "multiple"), limit=given.limit).entries
+    args = parser.parse_args()
+    model = open_model(args.model)
+    judgements: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    entries = read_folder(args.folder, categories=("simple_python", "multiple"), limit=args.limit).entries
     with tempfile.TemporaryDirectory() as folder:
-        for entry in (each for several in entries.values() for each in several):
+        for entry in chain.from_iterable(entries.values()):
             for kind, share, right in judged(entry, model, folder):
-                found[kind].append((share, right))
-    report_all(found)
-    calls = found["call (its lowest value)"]
+                judgements[kind].append((share, right))
+    report_all(judgements)
+    calls = judgements["call (its lowest value)"]
     print("\n| --confirm-below | asks about | of them wrong | wrong calls found |\n|---|---|---|---|")
     for limit in CONFIRM_BELOW:
         asked = [right for share, right in calls if share < limit]

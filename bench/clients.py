@@ -10,13 +10,10 @@ text is a call, final answers that contain what the tools returned, and seconds 
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,10 +24,11 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
+from gateway import running
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.protocols.readers import looks_like_call
 from gbnf.tools import Tool
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 MOST_ANSWERS, MOST_TOKENS = 4, 160
 FILES = {"todo.txt": "water the plants", "rome.md": "the Pantheon opens at nine"}
@@ -82,7 +80,7 @@ class Outcome:
     def execute(self, name: str, arguments: dict[str, Any]) -> str:
         """Execute a call as a client does, and keep it."""
         self.calls.append((name, arguments))
-        function = next(each for each in TOOLS if each.__name__ == name)
+        function = next(tool for tool in TOOLS if tool.__name__ == name)
         return function(**arguments)
 
 
@@ -93,11 +91,11 @@ def schema(function: Callable[..., str]) -> dict[str, Any]:
 
 
 FUNCTIONS = [
-    {"name": each.__name__, "description": each.__doc__, "parameters": schema(each)} for each in TOOLS
+    {"name": tool.__name__, "description": tool.__doc__, "parameters": schema(tool)} for tool in TOOLS
 ]
 POOL = tuple(
-    Tool.from_mapping({"name": each["name"], "description": each["description"], "args": each["parameters"]})
-    for each in FUNCTIONS
+    Tool.from_mapping({"name": item["name"], "description": item["description"], "args": item["parameters"]})
+    for item in FUNCTIONS
 )
 
 
@@ -105,7 +103,7 @@ def with_openai(url: str, request: str, outcome: Outcome, *, streams: bool) -> N
     """Ask with OpenAI's client."""
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": request}]
-    tools: list[Any] = [{"type": "function", "function": each} for each in FUNCTIONS]
+    tools: list[Any] = [{"type": "function", "function": function} for function in FUNCTIONS]
     asked: dict[str, Any] = {"model": "m", "max_tokens": MOST_TOKENS, "temperature": 0, "tools": tools}
     for _ in range(MOST_ANSWERS):
         if streams:
@@ -129,7 +127,7 @@ def with_anthropic(url: str, request: str, outcome: Outcome) -> None:
         model="m",
         max_tokens=MOST_TOKENS,
         messages=[{"role": "user", "content": request}],
-        tools=[anthropic.beta_tool(each) for each in TOOLS],
+        tools=[anthropic.beta_tool(tool) for tool in TOOLS],
         max_iterations=MOST_ANSWERS,
     )
     for message in runner:
@@ -166,23 +164,9 @@ def is_call(text: str) -> bool:
     return looks_like_call(text) or isinstance(parse_tool_calls(text, POOL), ToolCalls)
 
 
-@contextmanager
-def served(*options: str) -> Iterator[str]:
-    """Start the gateway; yield its URL."""
-    command = [sys.executable, "-m", "gbnf_server", "serve", "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-
-
 def main() -> None:
     """Ask, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", default="1")
     parser.add_argument("--limit", type=int, default=len(REQUESTS))
@@ -190,7 +174,8 @@ def main() -> None:
     options = parser.parse_args()
     result_table = new_table("client | right calls only | calls as text | answer with the result | s")
     lines: list[str] = []
-    with served("--model", options.model, "--threads", options.threads, "--ctx-size", "4096") as url:
+    command = [sys.executable, "-m", "gbnf_server", "serve", "--port", "0", "--model", options.model]
+    with running([*command, "--threads", options.threads, "--ctx-size", "4096"]) as (url, _):
         for name, ask in CLIENTS.items():
             right = as_text = answered = 0
             begun = time.perf_counter()

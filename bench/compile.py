@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,10 +32,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 import gbnf.compiler.pool as pools
-from contenders import CONTENDERS, Contender, open_model
+from contenders import CONTENDERS, Contender, calls_schema, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
+from gbnf.work_limits import clear_schema_caches
 from gbnf_server.system.folders import manifests_path
 from isolation import Finished, isolated
 from tables import new_table, show
@@ -80,7 +80,7 @@ def measure_schemas(
         for number, schema in enumerate(schemas)
         for contender in contenders
     ]
-    times: dict[str, list[float | None]] = {each.name: [None] * len(schemas) for each in contenders}
+    times: dict[str, list[float | None]] = {contender.name: [None] * len(schemas) for contender in contenders}
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
         shown = progress.add_task("reading" if is_read else "compiling", total=len(tasks))
         outcomes = isolated(measure, tasks, jobs=1, limit_s=limit_s, memory_mib=2048, per_process=len(tasks))
@@ -103,31 +103,22 @@ def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> di
 
     `slow_ms`: the sum of the times from the 90th to the 99th percentile, for each 1,000 schemas.
     """
-    compiled = [each for each in times if each is not None]
+    compiled = [seconds for seconds in times if seconds is not None]
     both = [(mine, theirs) for mine, theirs in zip(ours, times, strict=True) if mine and theirs]
-    found: dict[str, Any] = {"compiled": len(compiled), "failed": len(times) - len(compiled)}
+    summary: dict[str, Any] = {"compiled": len(compiled), "failed": len(times) - len(compiled)}
     if compiled:
         ratios = [mine / theirs for mine, theirs in both] or [math.nan]
         p90, p99 = (percentile(compiled, share / 100) for share in (90, 99))
-        found |= {"p50_ms": 1e3 * percentile(compiled, 0.5), "p90_ms": 1e3 * p90, "p99_ms": 1e3 * p99}
-        found |= {
+        summary |= {"p50_ms": 1e3 * percentile(compiled, 0.5), "p90_ms": 1e3 * p90, "p99_ms": 1e3 * p99}
+        summary |= {
             "max_ms": 1e3 * max(compiled),
-            "slow_ms": 1e6 * sum(each for each in compiled if p90 <= each <= p99) / len(compiled),
+            "slow_ms": 1e6 * sum(seconds for seconds in compiled if p90 <= seconds <= p99) / len(compiled),
             "ratios_ours": [percentile(ratios, share) for share in (0.25, 0.5, 0.75)],
             "both": len(both),
-            "total_s": sum(one for _, one in both),
-            "ours_s": sum(one for one, _ in both),
+            "total_s": sum(own for _, own in both),
+            "ours_s": sum(own for own, _ in both),
         }
-    return found
-
-
-def clear_caches() -> None:
-    """Clear all caches of the compiler: tools, pools, primitives, automata."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "gbnf":
-            for value in vars(module).values():
-                if callable(getattr(value, "cache_clear", None)):
-                    value.cache_clear()
+    return summary
 
 
 def _clear_tools() -> None:
@@ -144,27 +135,18 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     def compile_ours() -> None:
         assert str(pools.compile_pool(tools))
 
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": tool.name}, "arguments": offered_args(tool, ())},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for tool in tools
-    ]
-    union = json.dumps({"anyOf": calls})
+    union = calls_schema({tool.name: offered_args(tool, ()) for tool in tools})
     compile_ours()
-    found = {
-        "everything forgotten": _median_time(compile_ours, clear_caches, 50),
+    times = {
+        "everything forgotten": _median_time(compile_ours, clear_schema_caches, 50),
         "cold": _median_time(compile_ours, _clear_tools, 200),
         "linked": _median_time(compile_ours, pools._link_pool.cache_clear, 1000),  # noqa: SLF001  # as above
     }
     for contender in contenders:
         if contender.name != "gbnf":
             with suppress(*contender.errors):  # it cannot compile the pool, and has no row
-                found[contender.name] = _median_time(partial(contender.compile, union), lambda: None, 50)
-    return found
+                times[contender.name] = _median_time(partial(contender.compile, union), lambda: None, 50)
+    return times
 
 
 def _median_time(work: Callable[[], Any], prepare: Callable[[], Any], times: int) -> float:
@@ -183,13 +165,13 @@ def schema_table(times: dict[str, dict[str, Any]]) -> Table:
     drawn = new_table(
         f"{heads} | ours ÷ this: median (quartiles) | both | total s | ours s", "Schemas, in ms"
     )
-    for name, found in times.items():
-        cells = [str(found["compiled"]), str(found["failed"])]
-        if "p50_ms" in found:
-            cells += [f"{found[key]:.2f}" for key in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
-            low, median, high = found["ratios_ours"]
-            cells += [f"{found['slow_ms']:.0f}", f"{median:.2f} ({low:.2f}–{high:.2f})"]
-            cells += [str(found["both"]), f"{found['total_s']:.2f}", f"{found['ours_s']:.2f}"]
+    for name, summary in times.items():
+        cells = [str(summary["compiled"]), str(summary["failed"])]
+        if "p50_ms" in summary:
+            cells += [f"{summary[key]:.2f}" for key in ("p50_ms", "p90_ms", "p99_ms", "max_ms")]
+            low, median, high = summary["ratios_ours"]
+            cells += [f"{summary['slow_ms']:.0f}", f"{median:.2f} ({low:.2f}–{high:.2f})"]
+            cells += [str(summary["both"]), f"{summary['total_s']:.2f}", f"{summary['ours_s']:.2f}"]
         drawn.add_row(name, *cells)
     return drawn
 
@@ -222,7 +204,7 @@ def main(
     tools = tuple(by_name[name] for name in POOL)
     contenders = [CONTENDERS[name](model) for name in engine or ["gbnf", "llama-cpp", "llguidance"]]
     compiling = measure_schemas(contenders, schemas, is_read=False, limit_s=limit)
-    of_gbnf = [each for each in contenders if each.name in {"gbnf", "llama-cpp"}]
+    of_gbnf = [contender for contender in contenders if contender.name in {"gbnf", "llama-cpp"}]
     reading = measure_schemas(of_gbnf, schemas, is_read=True, limit_s=limit)
     rows = {name: summarise(times, compiling.get("gbnf", times)) for name, times in compiling.items()}
     for name, times in reading.items():

@@ -7,7 +7,7 @@ is checked by llama.cpp's engine, llguidance's grammars by its own matcher, over
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,6 +76,20 @@ def _tokens(model: NativeModel, text: str) -> list[int]:
         return model.tokenize(text, special=False)
     except UnicodeEncodeError:
         return [min(model.end_tokens)]
+
+
+def calls_schema(arguments: Mapping[str, Any]) -> str:
+    """Return one JSON Schema of the calls of tools. `arguments`: their schemas, by the tool's name."""
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": name}, "arguments": schema},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for name, schema in arguments.items()
+    ]
+    return json.dumps({"anyOf": calls})
 
 
 class Gbnf:

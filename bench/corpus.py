@@ -46,8 +46,8 @@ class Case:
     @property
     def collection(self) -> str:
         """The first part of the id: `Github_easy---o39429` is of Github_easy, `BFCL_java_1` of BFCL."""
-        name, found, _ = self.id.partition("---")
-        return name if found else self.id.partition("_")[0]
+        name, separator, _ = self.id.partition("---")
+        return name if separator else self.id.partition("_")[0]
 
 
 def shared_path(*parts: str) -> Path:

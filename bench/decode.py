@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +52,7 @@ from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import manifests_path
 from scripted import Shape, write_model
-from tables import new_table
+from tables import new_table, show
 
 _NAMES = ("get_now", "create_dirs", "find_files", "find_events_empty", "send_messages")
 _REQUESTS = {
@@ -102,30 +101,30 @@ Contender = Callable[[Job], Completion]
 def scripted_jobs() -> list[Job]:
     """Return calls in prompts of different lengths, so that no two calls share a position."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
-    padding, made = 0, []
+    padding, jobs = 0, []
     for name in _NAMES:
         text = call_text({"name": name, "arguments": CALLS[name]})
         messages: list[Message] = [
             {"role": "system", "content": system_prompt(tools)},
             {"role": "user", "content": f"go{' on' * padding}"},
         ]
-        made.append(Job(name, text, messages, plain_prompt(messages)))
+        jobs.append(Job(name, text, messages, plain_prompt(messages)))
         padding += len(text)  # no text has more tokens than characters
-    return made
+    return jobs
 
 
 def embedded_jobs(model: NativeModel) -> list[Job]:
     """Return requests that the bundled model was trained on. Their expected calls are empty."""
     tools = [tool for tool in load_manifests(manifests_path()) if tool.name in _NAMES]
-    template, made = ChatTemplate(model), []
+    template, jobs = ChatTemplate(model), []
     for name, request in _REQUESTS.items():
         messages: list[Message] = [
             {"role": "system", "content": system_prompt(tools, style="minimal")},
             {"role": "user", "content": request},
         ]
         constrained = Request(messages, Grammar.parse('root ::= "{}"'))
-        made.append(Job(name, "", messages, template.prompt(constrained)))
-    return made
+        jobs.append(Job(name, "", messages, template.prompt(constrained)))
+    return jobs
 
 
 def script(model: NativeModel, prompt: Sequence[int], text: str) -> dict[int, int]:
@@ -153,14 +152,14 @@ def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> t
 
     def write(job: Job) -> Completion:
         begun = time.perf_counter()
-        found = backend.complete(Request(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS))
+        completion = backend.complete(Request(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS))
         seconds = time.perf_counter() - begun
         return Completion(
             seconds,
-            found.text,
-            found.usage.completion_tokens,
-            found.usage.forced_tokens,
-            found.timings.grammar_s,
+            completion.text,
+            completion.usage.completion_tokens,
+            completion.usage.forced_tokens,
+            completion.timings.grammar_s,
         )
 
     return backend, write
@@ -293,17 +292,17 @@ class Result:
 def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: int) -> Iterator[Result]:
     """Time one call with all contenders in turn, round by round. The first round fills their KV caches."""
     written: dict[str, list[Completion]] = {name: [] for name in contenders}
-    for each in range(rounds + 1):
+    for turn in range(rounds + 1):
         for name, write in contenders.items():
-            one = write(job)
-            if each:
-                written[name].append(one)
+            answer = write(job)
+            if turn:
+                written[name].append(answer)
     expected = job.text or next(iter(written.values()))[-1].text
     for name, all_of_it in written.items():
-        grammar = tuple(one.grammar_s for one in all_of_it if one.grammar_s is not None)
+        grammar = tuple(answer.grammar_s for answer in all_of_it if answer.grammar_s is not None)
         last = all_of_it[-1]
-        seconds = tuple(one.seconds for one in all_of_it)
-        same = all(one.text == expected for one in all_of_it)
+        seconds = tuple(answer.seconds for answer in all_of_it)
+        same = all(answer.text == expected for answer in all_of_it)
         yield Result(name, layout, job.name, seconds, grammar, last.tokens, last.forced, same)
 
 
@@ -314,9 +313,9 @@ def summary(results: Sequence[Result], layout: str) -> Table:
         f"{layout} layout: sums of medians over the calls",
     )
     mine = [result for result in results if result.layout == layout]
-    table = {(each.contender, each.job): each for each in mine}
-    for name in dict.fromkeys(each.contender for each in mine):
-        rows = [each for each in mine if each.contender == name and each.is_same]
+    table = {(row.contender, row.job): row for row in mine}
+    for name in dict.fromkeys(row.contender for row in mine):
+        rows = [row for row in mine if row.contender == name and row.is_same]
         if not rows:
             drawn.add_row(name, "0")
             continue
@@ -348,7 +347,7 @@ def summary(results: Sequence[Result], layout: str) -> Table:
 
 def verdict(results: Sequence[Result]) -> Iterator[str]:
     """Yield the cost of the constraint, of a step of the model and of llama-cpp-python's mask."""
-    rows = {(each.contender, each.layout, each.job): each for each in results if each.is_same}
+    rows = {(result.contender, result.layout, result.job): result for result in results if result.is_same}
     steps, constraint, masks = [], [], []
     for (name, layout, job), row in rows.items():
         if name == "token by token" and ("unconstrained", layout, job) in rows:
@@ -370,9 +369,9 @@ def verdict(results: Sequence[Result]) -> Iterator[str]:
 def plot(results: Sequence[Result], path: Path) -> None:
     """Write the sums of medians, in seconds, as horizontal bars to an SVG file."""
     sums: dict[tuple[str, str], float] = {}
-    for each in results:
-        if each.is_same:
-            sums[each.layout, each.contender] = sums.get((each.layout, each.contender), 0) + each.median
+    for run in results:
+        if run.is_same:
+            sums[run.layout, run.contender] = sums.get((run.layout, run.contender), 0) + run.median
     longest, row = max(sums.values()), 22
     marks = []
     for index, ((layout, name), seconds) in enumerate(sums.items()):
@@ -411,17 +410,17 @@ def contenders_of(
     path: Path, grammar: Grammar, context: int, model: NativeModel, names: Sequence[str], opened: ExitStack
 ) -> dict[str, Contender]:
     """Start the contenders in `names` that this machine can run, and return them in the order of `names`."""
-    made: dict[str, Contender] = {}
+    contenders: dict[str, Contender] = {}
 
     def add(name: str, constraint: Grammar | None, **options: Any) -> None:
         if name in names:
-            backend, made[name] = ours(path, constraint, context, **options)
+            backend, contenders[name] = ours(path, constraint, context, **options)
             opened.enter_context(backend)
 
     add("unconstrained", None)
     for name, constraint in (("llama-cpp-python", None), ("full mask", grammar)):
         if name in names:
-            made[name] = llama_cpp_python(path, constraint, context, model)
+            contenders[name] = llama_cpp_python(path, constraint, context, model)
     add("token by token", grammar, jump_forward=False)
     add("jump-forward", grammar)
     try:
@@ -432,8 +431,8 @@ def contenders_of(
         # a slot for each of its two prompts
         started = build.start(path, threads=_THREADS, context_length=context, slots=2)
         url = opened.enter_context(started).url
-        made |= {"server": server(url, grammar, model), _TOOLS: server_tools(url)}
-    return {name: write for name, write in made.items() if name in names}
+        contenders |= {"server": server(url, grammar, model), _TOOLS: server_tools(url)}
+    return {name: write for name, write in contenders.items() if name in names}
 
 
 def main(
@@ -473,26 +472,23 @@ def main(
             model_folder = folder or Path(temporary)
             model_folder.mkdir(parents=True, exist_ok=True)
             path = scripted_model(model_folder, vocabulary, shape, model, wanted)
-        for each in layout or ["default", "spaced"]:
-            grammar = compile_pool(pool, whitespace=cast("Whitespace", each))
+        for spacing in layout or ["default", "spaced"]:
+            grammar = compile_pool(pool, whitespace=cast("Whitespace", spacing))
             asked = only or (_CONTENDERS if servers else _IN_PROCESS)
             names = [name for name in _CONTENDERS if name in asked]
             with ExitStack() as opened:
                 contenders = contenders_of(path, grammar, shape.context // 2, model, names, opened)
                 for job in wanted[:calls]:
-                    results += measure(contenders, job, each, repeat)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(f"{path.stem}, {model.size} tokens")
-    for each in dict.fromkeys(result.layout for result in results):
-        console.print(summary(results, each))
+                    results += measure(contenders, job, spacing, repeat)
+    print(f"{path.stem}, {model.size} tokens")
+    for spacing in dict.fromkeys(result.layout for result in results):
+        show(summary(results, spacing))
     for line in verdict(results):
-        console.print(line, soft_wrap=True)
+        print(line)
     for result in results:
         if not result.is_same:
-            note = (
-                f"{result.contender} generated another text for {result.job} ({result.layout}): not counted"
-            )
-            console.print(note)
+            text = f"another text for {result.job} ({result.layout})"
+            print(f"{result.contender} generated {text}: not counted")
     if json_out:
         json_out.write_text(json.dumps([asdict(result) for result in results], indent=1))
     if plot_out:

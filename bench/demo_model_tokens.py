@@ -29,11 +29,11 @@ def pieces() -> tuple[str, ...]:
     """Return the fixed pieces that are one token each, without the marks."""
     tools = [*load_manifests(manifests_path()), FINAL_ANSWER]
     head, *lines = system_prompt(tools, style="minimal").split("\n")
-    found = [head, *(f"\n{line}" for line in lines), *(tool.name for tool in tools if "_" in tool.name)]
-    found += [*_CALL, *_BETWEEN, *_CLOSING, *_RESULT, *_FIELDS]
+    texts = [head, *(f"\n{line}" for line in lines), *(tool.name for tool in tools if "_" in tool.name)]
+    texts += [*_CALL, *_BETWEEN, *_CLOSING, *_RESULT, *_FIELDS]
     for tool in tools:
-        found += _openings(tool.model_args())
-    return tuple(dict.fromkeys(found))
+        texts += _openings(tool.model_args())
+    return tuple(dict.fromkeys(texts))
 
 
 def _openings(schema: Mapping[str, Any]) -> Iterator[str]:

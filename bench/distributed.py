@@ -20,7 +20,6 @@ with as many runs at a time.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -49,7 +48,7 @@ from gbnf_server.executors import Workspace
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
 from gbnf_server.system.model_files import SMOLLM2_ADAPTER, smollm2_path
-from tables import KINDS, outcome_cells, print_heads
+from tables import KINDS, outcome_cells, parser_of, print_heads
 
 OWN = "vLLM's own tools"
 CONTEXT = 2048  # of SmolLM2, whose cells of 32 sequences take 1.5 GB
@@ -158,8 +157,8 @@ def calls_of(runs: Sequence[Run]) -> str:
     steps = [step for run in runs for step in run.steps]
     refused = [step.refusal for step in steps if step.refusal is not None]
     ignored = sum("ignored" in warning for run in runs for warning in run.warnings)
-    said = _counts(refused) + (f", grammar ignored in {ignored}" if ignored else "")
-    return f"{sum(step.call is not None for step in steps)} | {said}"
+    faults = _counts(refused) + (f", grammar ignored in {ignored}" if ignored else "")
+    return f"{sum(step.call is not None for step in steps)} | {faults}"
 
 
 def _counts(values: Iterator[str] | Sequence[str]) -> str:
@@ -236,7 +235,7 @@ def gateway_table(vllm_url: str | None, levels: Sequence[int], requests: Sequenc
 
 def main() -> None:
     """Start the servers, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--vllm", type=Path, help="the program `vllm` of an environment that has it")
     parser.add_argument("--folder", type=Path, help="the model for vLLM, written by vllm_folder.py")
     parser.add_argument("--data", type=Path, help="the folder bfcl_eval/data, for the gateway")

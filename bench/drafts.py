@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,6 @@ from typing import Annotated, Any, cast
 from unittest.mock import patch
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from corpus import DataMissingError, shared_path
@@ -87,8 +85,8 @@ def jobs(suite: str, grammar: Grammar, style: PromptStyle) -> Iterator[Job]:
     for case in load_suite(suite).cases:
         messages: list[Message] = [system, {"role": "user", "content": case.query}]
         for index, call in enumerate(case.source.get("calls", ())):
-            order, given = [*tools[call["name"]].args.get("properties", ())], call.get("arguments", {})
-            arguments = {name: given[name] for name in sorted(given, key=order.index)}
+            order, values = [*tools[call["name"]].args.get("properties", ())], call.get("arguments", {})
+            arguments = {name: values[name] for name in sorted(values, key=order.index)}
             text = call_text({"name": call["name"], "arguments": arguments})
             if not grammar.match(text).complete:
                 break
@@ -117,13 +115,13 @@ class Choices:
             sequence: CachedSequence, tokens: Sequence[int], stop: Any, output_positions: Sequence[int]
         ) -> list[Logits]:
             first = len(sequence.cached_tokens) + 1 - self.start
-            found = original(sequence, tokens, stop, output_positions)
+            rows = original(sequence, tokens, stop, output_positions)
             self.steps += 1
             self.evaluated += len(tokens)
-            for position, logits in zip(output_positions, found, strict=True):
+            for position, logits in zip(output_positions, rows, strict=True):
                 if 0 <= first + position < len(self.script):
                     logits[self.script[first + position]] = 1e4
-            return found
+            return rows
 
         with patch.object(cache, "evaluate", evaluate):
             yield
@@ -153,40 +151,40 @@ def measure(backend: InProcess, grammar: Grammar, job: Job, rounds: int) -> Iter
                 choices.steps = choices.evaluated = 0
                 with configured(backend, row):
                     begun = time.process_time()
-                    found = backend.complete(request)
+                    completion = backend.complete(request)
                     seconds = time.process_time() - begun
                 if number and (row not in best or seconds < best[row][0]):
-                    best[row] = seconds, found, choices.steps, choices.evaluated
-    for row, (seconds, found, steps, evaluated) in best.items():
+                    best[row] = seconds, completion, choices.steps, choices.evaluated
+    for row, (seconds, completion, steps, evaluated) in best.items():
         counts = (
-            found.usage.completion_tokens,
-            found.usage.forced_tokens,
-            found.usage.drafted_tokens,
-            found.usage.accepted_tokens,
+            completion.usage.completion_tokens,
+            completion.usage.forced_tokens,
+            completion.usage.drafted_tokens,
+            completion.usage.accepted_tokens,
         )
-        yield Result(row, job.name, seconds, steps, evaluated, *counts, found.text == job.text)
+        yield Result(row, job.name, seconds, steps, evaluated, *counts, completion.text == job.text)
 
 
 def summary(results: Sequence[Result], title: str) -> Table:
     """Return a row for each way of decoding, over the calls that all of them generated as expected."""
     heads = " | calls | s | × one by one | evaluations | tokens | forced | drafted | accepted"
     drawn = new_table(heads, title)
-    other = {each.job for each in results if not each.is_same}
-    rows = {row: [each for each in results if each.row == row and each.job not in other] for row in _ROWS}
-    base = sum(each.seconds for each in rows["one by one"])
+    other = {run.job for run in results if not run.is_same}
+    rows = {row: [run for run in results if run.row == row and run.job not in other] for row in _ROWS}
+    base = sum(run.seconds for run in rows["one by one"])
     for row, mine in rows.items():
         if not mine:
             continue
-        seconds = sum(each.seconds for each in mine)
-        drafted, accepted = sum(each.drafted for each in mine), sum(each.accepted for each in mine)
+        seconds = sum(run.seconds for run in mine)
+        drafted, accepted = sum(run.drafted for run in mine), sum(run.accepted for run in mine)
         drawn.add_row(
             row,
             str(len(mine)),
             f"{seconds:.2f}",
             f"{seconds / base:.2f}",
-            str(sum(each.steps for each in mine)),
-            str(sum(each.tokens for each in mine)),
-            str(sum(each.forced for each in mine)),
+            str(sum(run.steps for run in mine)),
+            str(sum(run.tokens for run in mine)),
+            str(sum(run.forced for run in mine)),
             str(drafted),
             f"{accepted} ({accepted / drafted:.0%})" if drafted else "0",
         )
@@ -228,7 +226,6 @@ def main(
 ) -> None:
     """Time the calls of the suites by all rows."""
     grammar = compile_pool(load_manifests(manifests_path()), whitespace=cast("Whitespace", layout))
-    console = Console(width=None if sys.stdout.isatty() else 130)
     with tempfile.TemporaryDirectory() as temporary:
         path = smollm2_path() if str(model) == "smollm2" else model
         path = path or (folder or Path(temporary)) / "drafts-1024-28.gguf"
@@ -243,14 +240,14 @@ def main(
             for name in suite or _SUITES:
                 for job in [*jobs(name, grammar, cast("PromptStyle", style))][:calls]:
                     if not results:
-                        console.print(step_costs(backend, job.messages), soft_wrap=True)
+                        print(step_costs(backend, job.messages))
                     results += measure(backend, grammar, job, repeat)
     show(summary(results, f"{path.stem}, {layout} layout, {threads} thread(s)"))
-    for each in results:
-        if not each.is_same:
-            console.print(f"{each.row} generated another text for {each.job}: not counted")
+    for result in results:
+        if not result.is_same:
+            print(f"{result.row} generated another text for {result.job}: not counted")
     if json_out:
-        json_out.write_text(json.dumps([asdict(each) for each in results], indent=1))
+        json_out.write_text(json.dumps([asdict(result) for result in results], indent=1))
 
 
 if __name__ == "__main__":

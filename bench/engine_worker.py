@@ -30,7 +30,7 @@ if __name__ == "__main__":
     for grammar, texts in json.loads(Path(sys.argv[2]).read_text())[int(sys.argv[3]) :]:
         signal.alarm(LIMIT_S)
         try:
-            result: Any = [one.complete for one in checker.match_many(grammar, texts)] if texts else []
+            result: Any = [match.complete for match in checker.match_many(grammar, texts)] if texts else []
             if not texts:  # the engine alone, without our parser before it
                 NativeGrammar.parse(checker.model, grammar)
         except GrammarRefusedError as error:

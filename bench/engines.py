@@ -13,7 +13,6 @@ what differs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -26,6 +25,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import ZipFile
 
+import checkout
+from chat_templates import BOS, EOS, chat_templates
 from corpus import DataMissingError, load_cases
 from gbnf import compile_schema, load_tools
 from gbnf.calls import ToolCall
@@ -34,12 +35,10 @@ from gbnf.tool_formats import detect
 from gbnf_server.llama import prebuilt
 from gbnf_server.llama.server_build import source_version
 from gbnf_server.system.folders import cache_folder
-from native import TOOLS  # puts the tests on the path
+from native import TOOLS
+from tables import parser_of
 
-# isort: split
-from chat_templates import BOS, EOS, chat_templates
-
-ROOT = Path(__file__).parents[1]
+ROOT = checkout.ROOT
 WORKER = str(ROOT / "bench" / "engine_worker.py")
 
 PARTS = ("OPENSSL", "BUILD_UI", "USE_PREBUILT_UI", "BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_APP")
@@ -125,13 +124,17 @@ def tests_cases() -> list[Case]:
     with TemporaryDirectory() as folder:
         record = Path(folder, "cases.jsonl")
         command = [sys.executable, "-m", "pytest", "-q", "-m", "quick", "-p", "engine_recorder", "tests/gbnf"]
-        environment = {**os.environ, "ENGINES_RECORD": str(record), "PYTHONPATH": str(ROOT / "bench")}
+        environment = {
+            **os.environ,
+            "ENGINES_RECORD": str(record),
+            "PYTHONPATH": str(ROOT / "bench"),
+        }
         subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
         cases: dict[str, list[str]] = {}
         for line in record.read_text("utf-8").splitlines():
             grammar, texts = json.loads(line)
-            known = cases.setdefault(grammar, [])
-            known += [text for text in dict.fromkeys(texts) if text not in known]
+            collected = cases.setdefault(grammar, [])
+            collected += [text for text in dict.fromkeys(texts) if text not in collected]
     return [*cases.items()]
 
 
@@ -152,17 +155,17 @@ def limit_cases() -> list[Case]:
 
 def maskbench_cases() -> list[Case]:
     """Every tenth case: the grammar of its schema, and its instances."""
-    found: list[Case] = []
+    cases: list[Case] = []
     try:
         for case in load_cases(every=10):
             try:
                 grammar = str(compile_schema(case.schema))
             except GbnfError:
                 continue
-            found.append((grammar, [instance.text for instance in case.instances]))
+            cases.append((grammar, [instance.text for instance in case.instances]))
     except DataMissingError as error:
         print(error, file=sys.stderr)
-    return found
+    return cases
 
 
 def native_cases() -> list[Case]:
@@ -217,17 +220,15 @@ def compare(name: str, cases: Sequence[Case], by_engine: Mapping[str, Sequence[A
     """Yield the cases about which the versions differ."""
     for case, results in zip(cases, zip(*by_engine.values(), strict=True), strict=True):
         if len({json.dumps(result) for result in results}) > 1:
-            said = "; ".join(
+            verdicts = "; ".join(
                 f"{engine}: {str(result)[:80]}" for engine, result in zip(by_engine, results, strict=True)
             )
-            yield f"{name}: {case[0][:200]!r}: {said}"
+            yield f"{name}: {case[0][:200]!r}: {verdicts}"
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--no-gateway", action="store_true", help="Leave out the tests with a llama-server.")
     options = parser.parse_args()
     versions = [*engines()]
@@ -237,7 +238,7 @@ def main() -> None:
         "MaskBench": maskbench_cases(),
         "native": native_cases(),
     }
-    found: dict[str, dict[str, list[Any]]] = {
+    results_of: dict[str, dict[str, list[Any]]] = {
         name: {engine.name: verdicts(engine, cases) for engine in versions} for name, cases in tables.items()
     }
     heads = [
@@ -246,11 +247,11 @@ def main() -> None:
     ]
     print(f"| | {' | '.join(heads)} | backends, gateway, planner |\n|---|{'---|' * (len(heads) + 1)}")
     for engine in versions:
-        cells = [_summary(results[engine.name]) for results in found.values()]
+        cells = [_summary(results[engine.name]) for results in results_of.values()]
         tests = Counter() if options.no_gateway or engine.server == "" else gateway_tests(engine)
         cells.append(f"{tests['passed']} passed, {tests['failed']} failed" if tests else "")
         print(f"| {engine.name} | {' | '.join(cells)} |", flush=True)
-    differences = [line for name, cases in tables.items() for line in compare(name, cases, found[name])]
+    differences = [line for name, cases in tables.items() for line in compare(name, cases, results_of[name])]
     print(f"\nDiffering verdicts: {len(differences)}")
     print("\n".join(differences))
 

@@ -60,8 +60,8 @@ class _Document:
                     return True
                 if place[-1] in _SILENT and path[: len(place) - 1] == place[:-1]:
                     return True
-        left = {(*place, keyword) for place in self._visited(error) for keyword in _SILENT}
-        if not left.isdisjoint(places):
+        silent = {(*place, keyword) for place in self._visited(error) for keyword in _SILENT}
+        if not silent.isdisjoint(places):
             return True
         return any(self.explains(inner, places) for inner in error.context or ())
 
@@ -90,7 +90,9 @@ class _Document:
             seen.add((id(node), depth))
             if isinstance(node, Mapping):
                 yield self._pointers.get(id(node), ())
-                pending += [(target(self._root, node[each]), depth) for each in REFERENCES if each in node]
+                pending += [
+                    (target(self._root, node[keyword]), depth) for keyword in REFERENCES if keyword in node
+                ]
             if depth < len(path):
                 match node, path[depth]:
                     case Mapping(), str(key) if key in node:

@@ -13,7 +13,6 @@ value. The second table says how probable the values were with spans, and how ma
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import json
 import time
@@ -29,7 +28,7 @@ from calibration import report_all
 from gbnf.tools.phrases import plain_text
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.planner.extraction import ExtractionError, Extractor
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 
 class Currency(StrEnum):
@@ -133,8 +132,8 @@ class TravelTicket(BaseModel):
 
 
 TYPES: dict[str, type[BaseModel]] = {
-    each.__name__: each
-    for each in (Invoice, Appointment, Booking, DeliveryNote, VetVisit, FlatForRent, TravelTicket)
+    kind.__name__: kind
+    for kind in (Invoice, Appointment, Booking, DeliveryNote, VetVisit, FlatForRent, TravelTicket)
 }
 TEXTS = Path(__file__).parent / "extraction_texts.json"
 KINDS = ("date", "time, duration", "number, amount", "choice", "string")
@@ -197,7 +196,7 @@ def run(
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--verbose", action="store_true")

@@ -32,7 +32,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from contenders import CONTENDERS, open_model
+from contenders import CONTENDERS, calls_schema, open_model
 from corpus import shared_path, vocabulary_path
 from gbnf import compile_pool, load_tools
 from gbnf_server.llama.native import NativeModel
@@ -46,23 +46,13 @@ COUNTS = (1, 16, 146)
 ENGINES = ("gbnf", "gbnf, cached", "llama-cpp", "llguidance", "xgrammar")
 
 
-def calls_schema(tools: list[dict[str, Any]]) -> str:
-    """Return one JSON Schema of the calls of tools."""
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": tool["name"]}, "arguments": tool["inputSchema"]},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for tool in tools
-    ]
-    return json.dumps({"anyOf": calls})
-
-
 def masking(engine: str, model: NativeModel) -> Callable[[list[dict[str, Any]]], object]:
     """Return what computes the first mask for tools. Raises ImportError for an engine that is missing."""
     everything = np.arange(model.size)
+
+    def union(tools: list[dict[str, Any]]) -> str:
+        return calls_schema({tool["name"]: tool["inputSchema"] for tool in tools})
+
     match engine:
         case "gbnf" | "gbnf, cached":
             import_module("gbnf.compiler.lowering")  # otherwise the first tool that is not cached does
@@ -80,16 +70,14 @@ def masking(engine: str, model: NativeModel) -> Callable[[list[dict[str, Any]]],
             )
             bits = xgrammar.allocate_token_bitmask(1, model.size)
             return lambda tools: xgrammar.GrammarMatcher(
-                compiler.compile_json_schema(calls_schema(tools))
+                compiler.compile_json_schema(union(tools))
             ).fill_next_token_bitmask(bits)
     contender = CONTENDERS[engine](model)
     if engine == "llama-cpp":
-        return lambda tools: NativeGrammar.parse(model, contender.compile(calls_schema(tools))).allowed(
-            everything
-        )
+        return lambda tools: NativeGrammar.parse(model, contender.compile(union(tools))).allowed(everything)
     masks: Any = import_module("llguidance.numpy")
     row = masks.allocate_token_bitmask(1, model.size)
-    return lambda tools: masks.fill_next_token_bitmask(contender.compile(calls_schema(tools)), row)
+    return lambda tools: masks.fill_next_token_bitmask(contender.compile(union(tools)), row)
 
 
 def measure(engine: str, path: Path, count: int, vocabulary: Path) -> float:
@@ -127,14 +115,14 @@ def main(
         if tools is None:
             pool = request_set(("multiple",), data or shared_path("bfcl")).pool[: COUNTS[-1]]
             tools = Path(folder, "tools.json")
-            tools.write_text(json.dumps([{"name": one.name, "inputSchema": one.args} for one in pool]))
+            tools.write_text(json.dumps([{"name": tool.name, "inputSchema": tool.args} for tool in pool]))
         times: dict[tuple[str, int], list[float]] = {}
         for _ in range(runs + 1):  # the first fills the caches
             for key in itertools.product(ENGINES, COUNTS):
                 times.setdefault(key, []).append(in_process(key[0], tools, key[1], vocabulary, folder))
     drawn = new_table("tools | " + " | ".join(map(str, COUNTS)), "From a list of tools to the first mask, ms")
     for name in ENGINES:
-        best = [min(times[name, each][1:]) for each in COUNTS]
+        best = [min(times[name, size][1:]) for size in COUNTS]
         drawn.add_row(name, *("–" if value == math.inf else f"{1e3 * value:.1f}" for value in best))
     show(drawn)
 

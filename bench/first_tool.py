@@ -10,7 +10,6 @@ same. `writes`: how often the preferred tool changes something that the request 
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from gbnf_server.planner.preference import preference, read_choice
 from gbnf_server.planner.progress import choice_scores
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.system.folders import manifests_path
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 SUITES = ("representative", "everyday", "errands", "italian", "unseen-wording", "fresh")
 COLUMNS = ("requests", "asked", "words", "model", "both", "writes")
@@ -52,7 +51,7 @@ def choice_of(
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--suite", nargs="+", default=SUITES)
     arguments = parser.parse_args()
@@ -66,8 +65,8 @@ def main() -> None:
             for case in load_suite(name).cases:
                 if case.first:
                     names, choice = choice_of(case.query, tools, backend, options)
-                    kept = [tool for tool in tools if tool.name in names]
-                    counts += counts_of(case, kept, choice, options)
+                    offered = [tool for tool in tools if tool.name in names]
+                    counts += counts_of(case, offered, choice, options)
             table.add_row(name, *(str(counts[column]) for column in COLUMNS))
             totals += counts
     table.add_row("all", *(str(totals[column]) for column in COLUMNS))
@@ -84,7 +83,7 @@ def counts_of(
     if choice:
         marked = choice_scores(tuple(tools), RunState(case.query, "turn", NOW), options)
         by["both"] = preference(marked, choice)
-    best = {column: max(each, key=each.__getitem__) for column, each in by.items()}
+    best = {column: max(of_tools, key=of_tools.__getitem__) for column, of_tools in by.items()}
     needed = {expected.name for expected_calls in case.plans for expected in expected_calls}
     changes = next(tool for tool in tools if tool.name == best["both"]).run.effect == "write"
     counts = {column: int(name in case.first) for column, name in best.items()}

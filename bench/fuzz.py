@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import sys
 import time
 import traceback
 from collections import Counter
@@ -30,17 +29,13 @@ import hypothesis
 import typer
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import Flaky
-from rich.console import Console
 from rich.table import Table
 
-_CHECKOUT = Path(__file__).resolve().parents[1]
-if str(_CHECKOUT / "tests") not in sys.path:
-    sys.path.append(str(_CHECKOUT / "tests"))  # the generators that the tests use
-
-from fuzz_targets import TARGETS, Target  # noqa: E402  # behind the path
-from isolation import Confined, Crashed, Finished, Outcome, TimedOut  # noqa: E402  # as above
-from support.oracle import engine  # noqa: E402  # as above
-from tables import new_table  # noqa: E402  # as above
+import checkout
+from fuzz_targets import TARGETS, Target
+from isolation import Confined, Crashed, Finished, Outcome, TimedOut
+from support.oracle import engine
+from tables import new_table, show
 
 LIMIT_S = 8.0
 """Seconds for one input: far more than any needs. One that takes longer is tried again."""
@@ -114,7 +109,7 @@ def fuzz(
     end = time.monotonic() + seconds
     slice_s = min(_SLICE_S, seconds / len(targets))
     while time.monotonic() < end or not all(tally.rounds for tally in tallies.values()):
-        target = min(targets, key=lambda each: tallies[each.name].seconds)
+        target = min(targets, key=lambda item: tallies[item.name].seconds)
         tally = tallies[target.name]
         begun = time.monotonic()
         with Confined(partial(checked, target.check), limit_s=limit_s, memory_mib=memory_mib) as confined:
@@ -191,8 +186,8 @@ def checked(check: Callable[[Any], str], case: Any) -> dict[str, str]:
     try:
         return {"passed": check(case)}
     except BaseException as error:  # noqa: BLE001  # a panic in native code is no Exception
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return {"error": said[:500], "place": _place(error)}
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"error": message[:500], "place": _place(error)}
 
 
 def _place(error: BaseException) -> str:
@@ -200,11 +195,11 @@ def _place(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.startswith(f"{_CHECKOUT}/") and "site-packages" not in frame.filename
+        if frame.filename.startswith(f"{checkout.ROOT}/") and "site-packages" not in frame.filename
     ]
     frame = frames[min(2, len(frames) - 1) if isinstance(error, RecursionError) else -1]
     line = f":{frame.lineno}" if isinstance(error, AssertionError) else ""
-    return f"{Path(frame.filename).relative_to(_CHECKOUT)}{line} in {frame.name}"
+    return f"{Path(frame.filename).relative_to(checkout.ROOT)}{line} in {frame.name}"
 
 
 def _failure(outcome: Outcome, case: Any) -> Failure:
@@ -222,7 +217,7 @@ def _holds_odd_number(value: Any) -> bool:
         case float():
             return not math.isfinite(value)
         case dict():
-            return any(_holds_odd_number(each) for pair in value.items() for each in pair)
+            return any(_holds_odd_number(member) for pair in value.items() for member in pair)
         case list() | tuple():
             return any(map(_holds_odd_number, value))
         case _:
@@ -258,7 +253,7 @@ def main(
     engine()  # so that each process that is forked from this one has it
     chosen = [TARGETS[name] for name in dict.fromkeys(target or TARGETS)]
     tallies = fuzz(chosen, seconds=60 * minutes, seed=seed, progress=partial(print, flush=True))
-    Console(width=110).print(report(tallies))
+    show(report(tallies))
     for name, tally in tallies.items():
         for failure in tally.failures.values():
             print(f"\n# {name}: {failure.error}\n# at {failure.place}, in {failure.cases} cases")

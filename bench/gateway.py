@@ -19,7 +19,6 @@ a call of our own backend, the same call alternately with and without it; and 1,
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -48,7 +47,7 @@ from gbnf_server.gateway.engine import backend_request
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
-from tables import KINDS, outcome_cells, print_heads
+from tables import KINDS, outcome_cells, parser_of, print_heads
 
 MAX_TOKENS, SLOTS, TIMEOUT = 300, 4, 600.0
 LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
@@ -202,10 +201,10 @@ async def latency(contenders: Sequence[Contender], request: dict[str, Any], roun
                 answers[contender.name].append(
                     await first_delta(client, contender, body_of(request, 1, seed))
                 )
-    for name, each in answers.items():
-        firsts = [answer.first_delta for answer in each[1:] if answer.first_delta is not None]
+    for name, measured in answers.items():
+        firsts = [answer.first_delta for answer in measured[1:] if answer.first_delta is not None]
         first = f"{1000 * statistics.median(firsts):.0f} ms" if firsts else "none"
-        whole = statistics.median(answer.seconds for answer in each[1:])
+        whole = statistics.median(answer.seconds for answer in measured[1:])
         print(f"| {name} | {first} | {1000 * whole:.0f} ms |")
 
 
@@ -253,13 +252,14 @@ async def overhead(gateway: Contender, process: psutil.Process, server_url: str,
         cpu = (sum(process.cpu_times()[:2]) - before) / rounds
         writer.close()
     added = [
-        [1000 * (one[at] - other[at]) for one, other in zip(through, direct, strict=True)] for at in (0, 1)
+        [1000 * (proxied[index] - other[index]) for proxied, other in zip(through, direct, strict=True)]
+        for index in (0, 1)
     ]
-    first_delta, whole = (statistics.median(each[3:]) for each in added)
+    first_delta, whole = (statistics.median(column[3:]) for column in added)
     return (
         f"overhead of the gateway at 16 tools: p50 {whole:.2f} ms, first delta {first_delta:.2f} ms, "
         f"CPU time of its process {1000 * cpu:.1f} ms "
-        f"(a call of the backend: p50 {1000 * statistics.median(each for _, each in direct[3:]):.1f} ms)"
+        f"(a call of the backend: p50 {1000 * statistics.median(column for _, column in direct[3:]):.1f} ms)"
     )
 
 
@@ -298,7 +298,7 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[tuple
         try:
             assert process.stdout is not None
             if url is None:
-                url = next(found[0] for line in process.stdout if (found := LISTENING.search(line)))
+                url = next(match[0] for line in process.stdout if (match := LISTENING.search(line)))
             for _ in range(300):
                 try:
                     if httpx.get(f"{url}/health", trust_env=False).status_code < 500:
@@ -312,7 +312,7 @@ def running(command: Sequence[str], *, url: str | None = None) -> Iterator[tuple
 
 def main() -> None:
     """Start the contenders, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, help="the folder bfcl_eval/data")
     parser.add_argument("--forge", help="a Python that has forge-guardrails")
     parser.add_argument("--model", type=Path, default=model_path(), help="a GGUF file")

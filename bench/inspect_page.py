@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +27,7 @@ from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.recording import RecordedCall
 from gbnf_server.planner.run_files import RecordedRun
+from tables import new_table, show
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]
 KEYS = 400
@@ -97,7 +97,7 @@ def measure(browser: Any, count: int, folder: Path) -> list[str]:
     run = RecordedRun("long", "a long run", None, decodings=(call(count, 2), call(count, 3)))
     path = folder / f"{count}.html"
     path.write_text(Inspection("long", runs=[run]).file(), "utf-8")
-    found = []
+    rows = []
     for _ in range(3):
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(path.as_uri())
@@ -105,9 +105,9 @@ def measure(browser: Any, count: int, folder: Path) -> list[str]:
         page.click("#tab-decoding")
         chosen = page.evaluate(CHOOSE)
         times = sorted(page.evaluate(SCRUB, min(KEYS, count)))
-        found.append((painted, chosen, median(times), times[int(0.95 * len(times))]))
+        rows.append((painted, chosen, median(times), times[int(0.95 * len(times))]))
         page.close()
-    best = [min(column) for column in zip(*found, strict=True)]
+    best = [min(column) for column in zip(*rows, strict=True)]
     return [str(count), f"{path.stat().st_size / 1e6:.1f}", *(f"{value:.1f}" for value in best)]
 
 
@@ -117,7 +117,7 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        found = []
+        rows = []
         for number in range(3):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(url)
@@ -133,35 +133,32 @@ def measure_pool(browser: Any, tools: Path) -> list[str]:
                 page.evaluate(UNTIL_FILLED, ["#pool-result", "#request", f"{request} {number}"])
                 for request in ("a route with hotels", "the weather in Rome")
             ]
-            found.append((painted, opened, filtered, *pools))
+            rows.append((painted, opened, filtered, *pools))
             page.close()
         server.terminate()
-    best = [min(column) for column in zip(*found, strict=True)]
+    best = [min(column) for column in zip(*rows, strict=True)]
     return [str(count), *(f"{value:.0f}" for value in best)]
-
-
-def show(heads: list[str], rows: Iterable[list[str]]) -> None:
-    """Print a table, each row when it is known."""
-    print(" | ".join(heads))
-    for row in rows:
-        print(" | ".join(cell.rjust(len(head)) for cell, head in zip(row, heads, strict=True)), flush=True)
 
 
 def main() -> None:
     """Print a table of decodings, and one of pools."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # its absence is a message of its own
 
-    given = sys.argv[1:] or ["200", "2000", "8000"]
-    counts = [int(each) for each in given if each.isdecimal()]
-    pools = [Path(each) for each in given if not each.isdecimal()]
+    arguments = sys.argv[1:] or ["200", "2000", "8000"]
+    counts = [int(argument) for argument in arguments if argument.isdecimal()]
+    pools = [Path(argument) for argument in arguments if not argument.isdecimal()]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         if counts:
-            heads = ["tokens", "MB", "first paint ms", "two aligned ms", "a key ms", "95th percentile"]
-            show(heads, (measure(browser, count, Path(folder)) for count in counts))
+            table = new_table("tokens|MB|first paint ms|two aligned ms|a key ms|95th percentile")
+            for count in counts:
+                table.add_row(*measure(browser, count, Path(folder)))
+            show(table)
         if pools:
-            heads = ["tools", "first paint ms", "a tool ms", "a filter ms", "a pool ms", "another ms"]
-            show(heads, (measure_pool(browser, pool) for pool in pools))
+            table = new_table("tools|first paint ms|a tool ms|a filter ms|a pool ms|another ms")
+            for pool in pools:
+                table.add_row(*measure_pool(browser, pool))
+            show(table)
         browser.close()
 
 

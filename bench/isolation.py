@@ -83,7 +83,7 @@ def isolated(
             if not busy:
                 return
             select.select(list(busy), [], [], min(worker.left_s() for worker in busy))
-            for worker in [each for each in busy if each.is_ready()]:
+            for worker in [item for item in busy if item.is_ready()]:
                 yield busy.pop(worker), worker.end()
     finally:
         for worker in workers:

@@ -9,7 +9,6 @@ names. Runs are stored under `--out`, and an interrupted bench goes on where it 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +22,7 @@ from gbnf_bench.bench_output import BenchTask
 from gbnf_bench.configurations import Configuration
 from gbnf_bench.runner import RunOptions
 from gbnf_server.cli.model_options import ModelSource
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 PLANNER = "gbnf_server.planner"
 
@@ -79,7 +78,7 @@ def run_without(
 
 def main() -> None:
     """Run it, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--suite", nargs="+", default=["fresh", "abstention", "decoys"])
     parser.add_argument("--lever", nargs="+", choices=NAMES, default=NAMES)

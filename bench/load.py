@@ -13,7 +13,6 @@ of each process, the median of the first and of the last fifth of the run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -37,7 +36,7 @@ from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_build import start
 from gbnf_server.mcp.client import mcp_tools
 from gbnf_server.system.errors import GbnfServerError
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 KEYS = ("first", "second", "third")
 GRACE_S, LIMIT_S, SAMPLE_S = 5.0, 120.0, 5.0
@@ -247,7 +246,7 @@ def sample(processes: dict[str, psutil.Process], stop: threading.Event) -> dict[
 
 def main() -> None:
     """Run it, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--every", type=float, default=60, help="seconds between kills")
     options = parser.parse_args()

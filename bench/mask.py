@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +36,7 @@ from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from gbnf_server.system.folders import manifests_path
-from tables import new_table
+from tables import new_table, show
 
 Kind = Literal["bundled tool", "MaskBench", "enum of 1000", "40 optional"]
 _TOOL_COLLECTIONS = ("Glaiveai2K", "BFCL", "JME", "MCPspec")
@@ -93,14 +92,14 @@ class Sampler:
 
     def test(self, token: int) -> tuple[float, bool]:
         """Seconds for the test of one candidate, and whether it is allowed."""
-        each = np.repeat(self._all[token : token + 1], _REPEATS)
-        each["logit"] = 0.0
-        arrays = [_candidates(each[index : index + 1]) for index in range(_REPEATS)]
+        repeated = np.repeat(self._all[token : token + 1], _REPEATS)
+        repeated["logit"] = 0.0
+        arrays = [_candidates(repeated[index : index + 1]) for index in range(_REPEATS)]
         start = time.process_time()
         for array in arrays:
             llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
         seconds = (time.process_time() - start) / _REPEATS
-        return seconds, bool(each["logit"][0] == 0.0)
+        return seconds, bool(repeated["logit"][0] == 0.0)
 
     def accept(self, token: int) -> None:
         """Go on. The token must have passed `test`: the engine ends the process otherwise."""
@@ -155,7 +154,8 @@ def maskbench_walks(data: Path | None) -> Iterator[Walk]:
     """MaskBench's tool-call schemas, spread over the file, each along its longest short valid instance."""
     cases = [case for case in load_cases(data) if case.collection in _TOOL_COLLECTIONS]
     for case in cases[::7]:
-        texts = [each.text for each in case.instances if each.valid and len(each.text) <= _LONGEST]
+        texts = [instance.text for instance in case.instances if instance.valid]
+        texts = [text for text in texts if len(text) <= _LONGEST]
         if texts:
             yield Walk(case.id, "MaskBench", case.schema, max(texts, key=len))
 
@@ -194,8 +194,8 @@ def hard_walks() -> Iterator[Walk]:
     properties = {
         f"{noun}_{verb}": kinds[index % 4] for verb in verbs[:4] for index, noun in enumerate(nouns)
     }
-    given = {name: values[index % 10 % 4] for index, name in enumerate(properties) if index % 3 == 0}
-    yield Walk("40 optional", "40 optional", {"type": "object", "properties": properties}, json.dumps(given))
+    call = {name: values[index % 10 % 4] for index, name in enumerate(properties) if index % 3 == 0}
+    yield Walk("40 optional", "40 optional", {"type": "object", "properties": properties}, json.dumps(call))
 
 
 def both_grammars(model: NativeModel, walk: Walk) -> tuple[str, str] | None:
@@ -273,7 +273,7 @@ def main(
     costs = {}
     for path in paths:
         costs[path.stem.removeprefix("ggml-vocab-")] = measure_all(open_model(path), walks, cases)
-    Console(width=None if sys.stdout.isatty() else 160).print(cost_table(costs))
+    show(cost_table(costs))
     if json_out:
         raw = {name: [asdict(cost) for cost in some] for name, some in costs.items()}
         json_out.write_text(json.dumps(raw, indent=1))

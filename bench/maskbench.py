@@ -28,7 +28,7 @@ from explanations import unexplained
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import GrammarRefusedError
 from isolation import Crashed, Finished, Outcome, TimedOut, isolated
-from tables import new_table
+from tables import new_table, show
 
 #: What can become of a case. The first is the good one; a case that is wrong both ways rejects valid.
 CLASSES = (
@@ -179,9 +179,9 @@ def table(name: str, summary: dict[str, Any]) -> Table:
         total = sum(counts.values())
         if collection == "all":
             drawn.add_section()
-        rest = (str(counts[each] or "·") for each in CLASSES[1:])
+        rest = (str(counts[kind] or "·") for kind in CLASSES[1:])
         drawn.add_row(collection, str(total), _share(counts["pass"], total), *rest)
-    drawn.add_row("", "", "", *(_share(summary["classes"][each], summary["cases"]) for each in CLASSES[1:]))
+    drawn.add_row("", "", "", *(_share(summary["classes"][kind], summary["cases"]) for kind in CLASSES[1:]))
     return drawn
 
 
@@ -221,18 +221,18 @@ def main(
         model = open_model(vocab or vocabulary_path())
     except DataMissingError as error:
         raise SystemExit(str(error)) from None
-    console, written = Console(width=None if sys.stdout.isatty() else 160), {}
+    written = {}
     for name in engine or ["gbnf"]:
         contender = _contender(name, model, property_order)
         start = time.perf_counter()
         results = run(cases, contender, jobs=jobs, limit_s=limit, memory_mib=memory)
         summary = summarise(results)
-        console.print(table(name, summary))
+        show(table(name, summary))
         if any(result.exact is not None for result in results):
             for key in ("exact_but_accepts_invalid", "accepts_invalid_unexplained"):
                 ids = summary[key]
-                console.print(f"{key.replace('_', ' ')}: {len(ids)} {', '.join(ids[:5])}")
-        console.print(f"in {time.perf_counter() - start:.0f} s\n")
+                print(f"{key.replace('_', ' ')}: {len(ids)} {', '.join(ids[:5])}")
+        print(f"in {time.perf_counter() - start:.0f} s\n")
         written[name] = {**summary, "results": [asdict(result) for result in results]}
         if json_out:
             settings = {"every": every, "property_order": property_order, "vocabulary": model.path.name}

@@ -37,8 +37,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from tables import new_table, show
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
 _COPIED = ("gbnf", "server", "manifests", "tests", "bench", "docs", "pyproject.toml", "README.md")
@@ -107,7 +108,7 @@ def mutants(text: str, file: str = "") -> list[Mutant]:
     lines = text.encode().splitlines(keepends=True)
     for line in lines:
         starts.append(starts[-1] + len(line))
-    found = []
+    changes = []
     for node, kind, after in _changes(tree):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
@@ -119,8 +120,8 @@ def mutants(text: str, file: str = "") -> list[Mutant]:
         mutant = Mutant(file, node.lineno, kind, before, after, begin, end, context)
         with suppress(SyntaxError):  # where an expression needs a form that the change does not keep
             if ast.dump(ast.parse(mutant.source(text.encode()))) != ast.dump(tree):
-                found.append(mutant)
-    return sorted(found, key=lambda mutant: (mutant.begin, mutant.end, mutant.kind))
+                changes.append(mutant)
+    return sorted(changes, key=lambda mutant: (mutant.begin, mutant.end, mutant.kind))
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
@@ -197,10 +198,10 @@ def found_again(earlier: Mutant, root: Path = _CHECKOUT) -> Mutant | None:
     line = earlier.context.replace("¦", "", 1)
     for file in (root / earlier.file, *sorted(root.glob("[!.]*/**/*.py"))):
         if file.is_file() and line in (text := file.read_text()):
-            found = mutants(text, file.relative_to(root).as_posix())
-            alike = [each for each in found if _change(each) == _change(earlier)]
+            candidates = mutants(text, file.relative_to(root).as_posix())
+            alike = [candidate for candidate in candidates if _change(candidate) == _change(earlier)]
             if alike:
-                return min(alike, key=lambda each: abs(each.begin - earlier.begin))
+                return min(alike, key=lambda candidate: abs(candidate.begin - earlier.begin))
     return None
 
 
@@ -260,7 +261,7 @@ class Runner:
     def _usual_s(self, tests: Sequence[str]) -> tuple[float, float]:
         """Return the seconds of CPU, and in all, of the tests without a change. Fills caches, too."""
         key = tuple(
-            sorted(each for each in tests if not any(Path(other) in Path(each).parents for other in tests))
+            sorted(path for path in tests if not any(Path(other) in Path(path).parents for other in tests))
         )
         if key not in self._usual:
             begin = time.monotonic()
@@ -310,7 +311,7 @@ class Runner:
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             sys.dont_write_bytecode = not with_caches
-            folders = [str(self._folder / each) for each in _ON_THE_PATH]
+            folders = [str(self._folder / name) for name in _ON_THE_PATH]
             sys.path[:0] = folders
             os.environ["PYTHONPATH"] = os.pathsep.join(folders)
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -329,9 +330,7 @@ class Runner:
 
 def report(verdicts: Sequence[Verdict]) -> Table:
     """Return a line for each package: its mutants, and how many of them the tests have killed."""
-    table = Table(title="Mutants")
-    for column in ("package", "mutants", "killed", "timed out", "survived"):
-        table.add_column(column, justify="left" if column == "package" else "right")
+    table = new_table("package | mutants | killed | timed out | survived", "Mutants")
     packages = sorted({str(Path(verdict.mutant.file).parent) for verdict in verdicts})
     for package in [*packages, ""]:
         counts = Counter(
@@ -383,8 +382,8 @@ def main(
             outcome = f"{verdict.outcome:10}{earlier.get(mutant, '')}{verdict.seconds:6.1f} s"
             print(f"{outcome}  {_described(mutant)}  {verdict.test}", flush=True)
             if out is not None:
-                out.write_text(json.dumps([asdict(each) for each in verdicts], indent=1))
-    Console(width=110).print(report(verdicts))
+                out.write_text(json.dumps([asdict(item) for item in verdicts], indent=1))
+    show(report(verdicts))
 
 
 def _described(mutant: Mutant) -> str:

@@ -16,7 +16,6 @@ does not depend on them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -30,6 +29,8 @@ from typing import Any
 import httpx
 import jsonschema
 
+import checkout  # noqa: F401  # for the models of the tests
+from chat_templates import llama_cpp_source
 from gbnf import load_tools
 from gbnf.calls import ToolCall, ToolCalls
 from gbnf.errors import ToolFormatError
@@ -37,10 +38,8 @@ from gbnf.tool_formats import JsonArguments, ToolFormat, detect
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.grammar_checker import GrammarChecker
 from gbnf_server.llama.server_build import start
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from chat_templates import llama_cpp_source
 from support.models import END_TOKEN, make_model
+from tables import parser_of
 
 CONTEXT, MAX_TOKENS, TEMPERATURE, TIMEOUT = 16_384, 1_500, 2, 120
 MESSAGES = [{"role": "user", "content": "Book a small room for two nights with the code abc-1234."}]
@@ -240,9 +239,9 @@ def rows(results: Mapping[str, tuple[str, dict[str, list[Answer]]]]) -> Iterator
     yield "|---|---|---|---|---|---|---|---|---|"
     families = Counter(name for name, _ in results.values())
     for name, count in [*families.most_common(), ("all", len(results))]:
-        of_family = [answers for each, answers in results.values() if name in {each, "all"}]
+        of_family = [answers for title, answers in results.values() if name in {title, "all"}]
         for side in ("llama-server", "gbnf"):
-            answers = [answer for each in of_family for answer in each[side]]
+            answers = [answer for title in of_family for answer in title[side]]
             if not answers:
                 continue
             outcomes = Counter("error" if answer.is_error else answer.outcome for answer in answers)
@@ -282,8 +281,8 @@ def order_rows(formats: Mapping[str, ToolFormat]) -> Iterator[str]:
         grammar, cells = tool_format.grammar(tools, tool_choice="required"), []
         for order, arguments in ORDERS.items():
             text = tool_format.render([ToolCall("abcdefgh0", "book_room", arguments)])
-            found = tool_format.parse(text, tools)
-            is_read = isinstance(found, ToolCalls) and [dict(call.arguments) for call in found.calls] == [
+            step = tool_format.parse(text, tools)
+            is_read = isinstance(step, ToolCalls) and [dict(call.arguments) for call in step.calls] == [
                 ARGUMENTS
             ]
             is_accepted = engine.match(grammar, text).complete
@@ -295,7 +294,7 @@ def order_rows(formats: Mapping[str, ToolFormat]) -> Iterator[str]:
 
 def main() -> None:
     """Measure the templates, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--templates", type=Path, help="a folder of chat templates (*.jinja)")
     parser.add_argument("--only", nargs="+", help="names of templates, without .jinja")
     parser.add_argument("--seeds", type=int, default=10, help="answers per template with a required call")
@@ -315,25 +314,25 @@ def main() -> None:
             formats[file.stem] = None
             print(f"{file.stem}: {error}", file=sys.stderr)
     if options.orders:
-        print("\n".join(order_rows({name: one for name, one in formats.items() if one is not None})))
+        print("\n".join(order_rows({name: form for name, form in formats.items() if form is not None})))
         return
     own = (tool_format.control_texts for tool_format in formats.values() if tool_format is not None)
     control_texts = sorted({text for texts in own for text in texts})
     results: dict[str, tuple[str, dict[str, list[Answer]]]] = {}
-    with tempfile.TemporaryDirectory() as made:
-        model = make_model(Path(made) / "random.gguf", context=CONTEXT, control_texts=control_texts)
+    with tempfile.TemporaryDirectory() as place:
+        model = make_model(Path(place) / "random.gguf", context=CONTEXT, control_texts=control_texts)
         for file in files:
             tool_format = formats[file.stem]
             answers = measure(file, tool_format, model, control_texts, options.seeds)
             results[file.stem] = family(tool_format), answers
             print(
                 file.stem,
-                {side: sum(one.valid for one in each) for side, each in answers.items()},
+                {side: sum(answer.valid for answer in group) for side, group in answers.items()},
                 file=sys.stderr,
             )
             if options.json is not None:
                 saved = {
-                    name: {side: [asdict(one) for one in each] for side, each in both.items()}
+                    name: {side: [asdict(answer) for answer in group] for side, group in both.items()}
                     for name, (_, both) in results.items()
                 }
                 options.json.write_text(json.dumps(saved, indent=1))

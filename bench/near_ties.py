@@ -23,23 +23,23 @@ def more_logprobs() -> Iterator[None]:
     Where a grammar refuses all likely tokens, the ones that it allows are not among the first 20.
     """
 
-    def found(model: Any, logits: Any, token: int, _: int) -> TokenLogprob:
+    def more(model: Any, logits: Any, token: int, _: int) -> TokenLogprob:
         return token_logprob(model, logits, token, _COUNT)
 
-    with patch("gbnf_server.llama.decoder.token_logprob", found):
+    with patch("gbnf_server.llama.decoder.token_logprob", more):
         yield
 
 
-def gap(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> float:
+def gap(first: Sequence[TokenLogprob], second: Sequence[TokenLogprob]) -> float:
     """Return the difference of the logits of the first two tokens that differ, infinity if it is unknown.
 
     It is that of the first answer, or of the longer one where the other has ended there. Texts may differ
     later than tokens, where one was split otherwise.
     """
-    for left, right in zip(one, other, strict=False):
-        if left.token != right.token:
-            return left.logprob - dict(left.top).get(right.token, -inf)
-    longer = max(one, other, key=len)[min(len(one), len(other)) :]
+    for a, b in zip(first, second, strict=False):
+        if a.token != b.token:
+            return a.logprob - dict(a.top).get(b.token, -inf)
+    longer = max(first, second, key=len)[min(len(first), len(second)) :]
     if not longer:
         return inf
     return abs(longer[0].logprob - max(dict(longer[0].top).get(end, -inf) for end in _ENDS))
@@ -49,9 +49,9 @@ def changes(one: Sequence[TokenLogprob], other: Sequence[TokenLogprob]) -> Itera
     """Yield how far each gap between the two likeliest tokens changes, up to where the answers differ."""
     for left, right in takewhile(_begin_alike, zip(one, other, strict=False)):
         logprobs = dict(right.top)
-        known = [(logprob, logprobs[piece]) for piece, logprob in left.top[:2] if piece in logprobs]
-        if len(known) == 2:
-            (first, first_other), (second, second_other) = known
+        shared = [(logprob, logprobs[piece]) for piece, logprob in left.top[:2] if piece in logprobs]
+        if len(shared) == 2:
+            (first, first_other), (second, second_other) = shared
             yield abs((first - second) - (first_other - second_other))
 
 

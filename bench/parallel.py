@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Annotated, Any
 
 import hypothesis
@@ -23,22 +21,19 @@ import numpy as np
 import typer
 from hypothesis import HealthCheck, Phase, settings
 
-_CHECKOUT = Path(__file__).resolve().parents[1]
-if str(_CHECKOUT / "tests") not in sys.path:
-    sys.path.append(str(_CHECKOUT / "tests"))  # the generators that the tests use
-
-from gbnf import compile_schema  # noqa: E402  # behind the path
-from gbnf.errors import SchemaError  # noqa: E402  # as above
-from gbnf_server.backends.base import Completion, Request  # noqa: E402  # as above
-from gbnf_server.backends.in_process import InProcess  # noqa: E402  # as above
-from gbnf_server.system.model_files import smollm2_path  # noqa: E402  # as above
-from near_ties import changes, gap, more_logprobs  # noqa: E402  # as above
-from support.schemas import SCHEMAS  # noqa: E402  # as above
+import checkout  # noqa: F401  # for the generators that the tests use
+from gbnf import compile_schema
+from gbnf.errors import SchemaError
+from gbnf_server.backends.base import Completion, Request
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.system.model_files import smollm2_path
+from near_ties import changes, gap, more_logprobs
+from support.schemas import SCHEMAS
 
 
 def schemas(count: int) -> Iterator[Any]:
     """Yield different random schemas, the same in each run."""
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     law = settings(
         max_examples=4 * count,
         database=None,
@@ -48,10 +43,10 @@ def schemas(count: int) -> Iterator[Any]:
     )
 
     def add(schema: Any) -> None:
-        found.setdefault(json.dumps(schema), schema)
+        collected.setdefault(json.dumps(schema), schema)
 
     law(hypothesis.seed(1)(hypothesis.given(SCHEMAS)(add)))()
-    yield from found.values()
+    yield from collected.values()
 
 
 def requests(count: int, max_tokens: int) -> Iterator[Request]:
@@ -71,14 +66,14 @@ def requests(count: int, max_tokens: int) -> Iterator[Request]:
 def report(alone: list[Completion], together: list[Completion]) -> None:
     """Print what differs, and by how much."""
     pairs = [*zip(alone, together, strict=True)]
-    different = [(one, other) for one, other in pairs if one.text != other.text]
+    different = [(own, other) for own, other in pairs if own.text != other.text]
     print(f"{len(different)} of {len(pairs)} answers differ")
-    noise = [change for one, other in pairs for change in changes(one.logprobs, other.logprobs)]
+    noise = [change for own, other in pairs for change in changes(own.logprobs, other.logprobs)]
     most, usual = max(noise, default=0.0), float(np.median(noise)) if noise else 0.0
     print(f"noise at {len(noise)} tokens: the gap changes by {usual:.3f} (median), at most by {most:.3f}")
-    gaps = [gap(one.logprobs, other.logprobs) for one, other in different]
-    print("gaps where they differ:", ", ".join(f"{each:.3f}" for each in sorted(gaps)))
-    print(f"near ties, no wider than the noise: {sum(each <= most for each in gaps)}")
+    gaps = [gap(own.logprobs, other.logprobs) for own, other in different]
+    print("gaps where they differ:", ", ".join(f"{width:.3f}" for width in sorted(gaps)))
+    print(f"near ties, no wider than the noise: {sum(width <= most for width in gaps)}")
 
 
 def main(
@@ -103,10 +98,12 @@ def main(
             deterministic=deterministic,
         ) as backend,
     ):
-        alone = [backend.complete(each) for each in asked]
+        alone = [backend.complete(request) for request in asked]
         with ThreadPoolExecutor(parallel) as pool:
-            answered = dict(zip(order, pool.map(backend.complete, [asked[at] for at in order]), strict=True))
-    report(alone, [answered[at] for at in range(len(asked))])
+            answered = dict(
+                zip(order, pool.map(backend.complete, [asked[index] for index in order]), strict=True)
+            )
+    report(alone, [answered[index] for index in range(len(asked))])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ of at most 60 characters; a pick with a reason of three words or more; all field
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import statistics
 import time
@@ -25,7 +24,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.planner.extraction import ExtractionError, Extractor
 from gbnf_server.planner.options import CallFormat
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 TOPICS = "a frog, the first snow, a train, rain in May, a bicycle, the sea, a lost key, bread, a cat, moss"
 POEMS = (
@@ -131,9 +130,7 @@ def ask(task: Task, backend: Backend, call_format: CallFormat | None) -> tuple[i
 
 def main() -> None:
     """Print a row for each form."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--model", help="model file, or the server's name of the model")
     parser.add_argument("--server", help="URL of a running server")
     parser.add_argument("--backend", help="kind of server, as of `gbnf run`")

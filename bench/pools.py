@@ -29,21 +29,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from compile import clear_caches
 from corpus import vocabulary_path
 from gbnf import Grammar, compile_pool, filter_pool, load_tools
 from gbnf.calls.validation import validate_call
 from gbnf.compiler import pool as pools
 from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prompt
 from gbnf.tools import Tool
+from gbnf.work_limits import clear_schema_caches
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
@@ -52,7 +51,8 @@ from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar
 from ranking import DEVELOPMENT, HELD_OUT, pool_of
 from scripted import Shape, write_model
-from tables import leaderboard_data
+from tables import leaderboard_data, new_table
+from tables import show as show_table
 
 _OFFERED = 16  # tools that the ranking keeps
 _SHAPE = {"width": 256, "layers": 4, "heads": 4}
@@ -80,16 +80,16 @@ class Row:
 def read_data(data: Path) -> tuple[list[Tool], list[tuple[str, dict[str, Any]]]]:
     """Return the functions of the leaderboard as tools, and requests with a valid call that they expect."""
     categories = [*HELD_OUT, *(name for names in DEVELOPMENT for name in names)]
-    entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
+    entries = [*chain.from_iterable(read_folder(data, categories=categories).entries.values())]
     by_name = pool_of(entries)
-    calls = [found for entry in entries if (found := _expected(entry, by_name)) is not None]
+    calls = [call for entry in entries if (call := _expected(entry, by_name)) is not None]
     return list(by_name.values()), calls
 
 
 def _expected(entry: LeaderboardEntry, by_name: dict[str, Tool]) -> tuple[str, dict[str, Any]] | None:
     for expected in entry.expected:
         [(name, values)] = expected.items()
-        arguments = {key: each[0] for key, each in values.items() if each and each[0] != ""}
+        arguments = {key: choices[0] for key, choices in values.items() if choices and choices[0] != ""}
         tool = by_name.get(name)
         if tool is not None:
             call = {"name": tool.name, "arguments": arguments}
@@ -179,7 +179,7 @@ def measure(
         tools=len(tools),
         rules=len(grammar.rules.productions),
         kilobytes=len(str(grammar)) / 1024,
-        compile_ms=best_ms(lambda: str(compile_pool(tools)), prepare=clear_caches, runs=3),
+        compile_ms=best_ms(lambda: str(compile_pool(tools)), prepare=clear_schema_caches, runs=3),
         link_ms=best_ms(lambda: str(compile_pool(reversed_tools)), prepare=unlink, runs=10),
         load_ms=best_ms(lambda: NativeGrammar.parse(model, str(grammar)), runs=5),
         mask_ms=mask_ms(model, native, texts[:4]),
@@ -202,7 +202,7 @@ def _first(
     colds, warms = [], []
     for request in requests:
         backend.clear_prompt_cache()
-        clear_caches()
+        clear_schema_caches()
         cold, warm = first_token_ms(backend, partial(choose, request), request)
         colds.append(cold)
         warms.append(warm)
@@ -226,10 +226,10 @@ def show(rows: Sequence[Row]) -> None:
         f"first token, {_OFFERED} ranked, cold, ms": [f"{row.ranked_cold_ms:.0f}" for row in rows],
         f"first token, {_OFFERED} ranked, warm, ms": [f"{row.ranked_warm_ms:.0f}" for row in rows],
     }
-    table = Table(*["", *(f"{row.tools} tools" for row in rows)])
+    table = new_table(" | ".join(["", *(f"{row.tools} tools" for row in rows)]))
     for name, values in figures.items():
         table.add_row(name, *values)
-    Console(width=110).print(table)
+    show_table(table)
     least = rows[0]
     for row in rows[1:]:
         print(

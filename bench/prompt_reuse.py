@@ -41,7 +41,7 @@ SUITE = Path(__file__).parent / "suites" / "representative.toml"
 
 def calls_of(planner: Planner, query: str) -> list[ModelCalled]:
     """Return the calls of the model in a run."""
-    return [each for each in planner.stream(query, text=False) if isinstance(each, ModelCalled)]
+    return [event for event in planner.stream(query, text=False) if isinstance(event, ModelCalled)]
 
 
 def main(
@@ -66,20 +66,20 @@ def main(
     }
     table = new_table("|later steps|found, %: median (least)|cached, %: median (least)|tokens of prompts")
     for name, opened in contenders.items():
-        found, cached, total = [], [], 0
+        shares, cached, total = [], [], 0
         with tempfile.TemporaryDirectory() as folder, opened() as backend:
             planner = Planner(bundled_tools(), backend, options, context=Context(Workspace(Path(folder))))
             for query in queries:
                 calls = calls_of(planner, query)
                 for before, call in pairwise(calls):
-                    known = before.usage.prompt_tokens
-                    found.append(100 * min(call.usage.cached_tokens, known) / known)
+                    before_tokens = before.usage.prompt_tokens
+                    shares.append(100 * min(call.usage.cached_tokens, before_tokens) / before_tokens)
                     cached.append(100 * call.usage.cached_tokens / call.usage.prompt_tokens)
                     total += call.usage.prompt_tokens
         table.add_row(
             name,
-            str(len(found)),
-            f"{statistics.median(found):.0f} ({min(found):.0f})",
+            str(len(shares)),
+            f"{statistics.median(shares):.0f} ({min(shares):.0f})",
             f"{statistics.median(cached):.0f} ({min(cached):.0f})",
             f"{total:,}",
         )

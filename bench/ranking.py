@@ -22,12 +22,11 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from gbnf.prompts.messages import system_prompt
 from gbnf.tools import Tool
@@ -37,7 +36,7 @@ from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS
-from tables import leaderboard_data
+from tables import leaderboard_data, new_table, show
 
 KS = (1, 4, 8, 16, 32)
 HELD_OUT = ("live_multiple",)
@@ -104,7 +103,7 @@ def pool_of(entries: Sequence[LeaderboardEntry], *, without: Collection[str] = (
 
 def request_set(categories: Sequence[str], data: Path, *, without: Collection[str] = ()) -> RequestSet:
     """The requests of these categories, `without` the functions of these names."""
-    entries = [entry for each in read_folder(data, categories=categories).entries.values() for entry in each]
+    entries = [*chain.from_iterable(read_folder(data, categories=categories).entries.values())]
     tools = pool_of(entries, without=without)
     requests = [
         (_request(entry), tools[name])
@@ -119,23 +118,23 @@ def _request(entry: LeaderboardEntry) -> str:
     return "\n".join(message["content"] for message in entry.messages if message["role"] == "user")
 
 
-def recall(given: RequestSet, ranker: Ranker, ks: Sequence[int] = KS) -> list[float]:
+def recall(sample: RequestSet, ranker: Ranker, ks: Sequence[int] = KS) -> list[float]:
     """The share of requests whose tool is among the first k."""
-    places = [best_first(given.pool, query, ranker).index(tool) for query, tool in given.requests]
+    places = [best_first(sample.pool, query, ranker).index(tool) for query, tool in sample.requests]
     return [sum(place < k for place in places) / len(places) for k in ks]
 
 
-def kept_for_small_model(given: RequestSet, ranker: Ranker) -> tuple[float, float]:
+def kept_for_small_model(sample: RequestSet, ranker: Ranker) -> tuple[float, float]:
     """The share of requests whose tool is offered to a small model, and the mean number of tools offered."""
     limits: dict[str, Any] = {"limit": SMALL_MODEL_TOOLS, "margin": SMALL_MODEL_MARGIN, "ranker": ranker}
-    kept = [filter_pool(given.pool, query, **limits).kept for query, _ in given.requests]
-    found = sum(tool in tools for (_, tool), tools in zip(given.requests, kept, strict=True))
-    return found / len(kept), sum(map(len, kept)) / len(kept)
+    offered = [filter_pool(sample.pool, query, **limits).kept for query, _ in sample.requests]
+    hits = sum(tool in tools for (_, tool), tools in zip(sample.requests, offered, strict=True))
+    return hits / len(offered), sum(map(len, offered)) / len(offered)
 
 
-def bound(given: RequestSet) -> float:
+def bound(sample: RequestSet) -> float:
     """The share of requests that have a word in common with their tool."""
-    return sum(BM25.rank(query, [tool])[0] > 0 for query, tool in given.requests) / len(given.requests)
+    return sum(BM25.rank(query, [tool])[0] > 0 for query, tool in sample.requests) / len(sample.requests)
 
 
 def main(
@@ -149,41 +148,34 @@ def main(
         rankers[model.stem] = EmbeddingRanker(ModelEmbeddings(model))
     held_out = request_set(HELD_OUT, folder)
     entries = read_folder(folder, categories=HELD_OUT).entries
-    names = {function["name"] for each in entries.values() for entry in each for function in entry.functions}
+    every = chain.from_iterable(entries.values())
+    names = {function["name"] for entry in every for function in entry.functions}
     development = [request_set(categories, folder, without=names) for categories in DEVELOPMENT]
-    table = Table(
-        "set",
-        "tools",
-        "requests",
-        "ranking",
-        *(f"first {k}" for k in KS),
-        "small model",
-        "bound",
-        "ms a request",
+    firsts = " | ".join(f"first {k}" for k in KS)
+    table = new_table(
+        f"set | tools | requests | ranking | {firsts} | small model | bound | ms a request", left=("ranking",)
     )
-    for title, given in (("held out", held_out), *(("development", each) for each in development)):
+    for title, sample in (("held out", held_out), *(("development", group) for group in development)):
         for name, ranker in rankers.items():
-            ranker.rank("", given.pool)
+            ranker.rank("", sample.pool)
             begun = time.perf_counter()
-            shares = [f"{share:.1%}" for share in recall(given, ranker)]
-            seconds = (time.perf_counter() - begun) / len(given.requests)
-            about = (f"{title}: {given.name}", str(len(given.pool)), str(len(given.requests)))
-            limit = f"{bound(given):.1%}" if ranker is BM25 else ""
-            share, count = kept_for_small_model(given, ranker)
+            shares = [f"{share:.1%}" for share in recall(sample, ranker)]
+            seconds = (time.perf_counter() - begun) / len(sample.requests)
+            about = (f"{title}: {sample.name}", str(len(sample.pool)), str(len(sample.requests)))
+            limit = f"{bound(sample):.1%}" if ranker is BM25 else ""
+            share, count = kept_for_small_model(sample, ranker)
             table.add_row(*about, name, *shares, f"{share:.1%}, {count:.1f}", limit, f"{1000 * seconds:.1f}")
-    prompts = Table(
-        "tools offered", *map(str, KS), "all", title="Median prompt of the held-out set, characters"
-    )
+    offered = " | ".join(map(str, KS))
+    prompts = new_table(f"tools offered | {offered} | all", "Median prompt of the held-out set, characters")
     prompts.add_row("", *(f"{_prompt_length(held_out, k):,}" for k in (*KS, len(held_out.pool))))
-    console = Console()
-    console.print(table)
-    console.print(prompts)
+    show(table)
+    show(prompts)
 
 
-def _prompt_length(given: RequestSet, k: int) -> int:
-    some = given.requests[:: max(1, len(given.requests) // 50)]
+def _prompt_length(sample: RequestSet, k: int) -> int:
+    some = sample.requests[:: max(1, len(sample.requests) // 50)]
     return round(
-        statistics.median(len(system_prompt(best_first(given.pool, query)[:k])) for query, _ in some)
+        statistics.median(len(system_prompt(best_first(sample.pool, query)[:k])) for query, _ in some)
     )
 
 

@@ -17,18 +17,18 @@ def target(root: Any, reference: Any) -> Any:
     if not isinstance(reference, str):
         return None
     base, _, fragment = reference.partition("#")
-    found = next((node for node in nodes(root) if base and _says(node, base)), None) if base else root
+    place = next((node for node in nodes(root) if base and _says(node, base)), None) if base else root
     if fragment.startswith("/"):
         for part in fragment.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdigit() and int(name) < len(found):
-                found = found[int(name)]
+            if isinstance(place, list) and name.isdigit() and int(name) < len(place):
+                place = place[int(name)]
             else:
-                found = found.get(name) if isinstance(found, Mapping) else None
+                place = place.get(name) if isinstance(place, Mapping) else None
     elif fragment:
         named = ("$anchor", "$dynamicAnchor")
-        found = next((node for node in nodes(root) if fragment in [node.get(name) for name in named]), None)
-    return found
+        place = next((node for node in nodes(root) if fragment in [node.get(name) for name in named]), None)
+    return place
 
 
 def _says(node: Mapping[str, Any], base: str) -> bool:

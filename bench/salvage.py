@@ -10,7 +10,6 @@ contain what the suite expects, of the requests with such an expectation.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +22,7 @@ from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.suite_files import load_suite
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.system.folders import manifests_path
-from tables import new_table, show
+from tables import new_table, parser_of, show
 
 KINDS = ("text", "result, listed", "call or raw data", "error")
 WEAK = Configuration("weak", "", {"call_format": "json", "filter": False, "salvage": True}, constrained=False)
@@ -42,7 +41,7 @@ def answer_of(run: Mapping[str, Any], *, salvaged: bool) -> tuple[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--suite", default="representative")
     parser.add_argument("--limit", type=int, default=None)

@@ -84,7 +84,7 @@ def tool(number: int, properties: int = 4) -> Tool:
         f"field_{place}": {"type": "integer", "description": f"Part {place} of the {noun}"}
         for place in range(properties)
     }
-    made = Tool.from_mapping(
+    described = Tool.from_mapping(
         {
             "name": f"{noun}_{number}",
             "description": f"Looks up {noun} number {number}.",
@@ -93,7 +93,7 @@ def tool(number: int, properties: int = 4) -> Tool:
             "run": {"effect": "read"},
         }
     )
-    return replace(made, function=lambda _arguments, _context: {"done": True})
+    return replace(described, function=lambda _arguments, _context: {"done": True})
 
 
 def planner(tools: list[Tool], folder: Path) -> Planner:
@@ -113,20 +113,20 @@ def costs(kind: str, size: int, folder: Path, repeat: int) -> tuple[float, float
     tools = [tool(number) for number in range(size if kind == "pool" else 8)]
     if kind == "schema":
         tools = [tool(number, size) for number in range(8)]
-    made = planner(tools, folder)
+    runner = planner(tools, folder)
     history = [Exchange(f"look up number {number}", f"It is {number}.") for number in range(size)]
-    given = history if kind == "history" else ()
+    earlier = history if kind == "history" else ()
     wanted = tools[0].name
 
     def query(number: int) -> str:
         return f"look up this: {wanted} {number}"
 
     def run(number: int) -> None:
-        outcome = made.run(query(number), history=given).outcome
+        outcome = runner.run(query(number), history=earlier).outcome
         assert outcome == "answered", outcome
 
     async def together(number: int) -> None:
-        await asyncio.gather(*(made.arun(query(number * size + place)) for place in range(size)))
+        await asyncio.gather(*(runner.arun(query(number * size + place)) for place in range(size)))
 
     if kind != "parallel":
         first = cpu_ms(partial(run, 0))

@@ -84,13 +84,13 @@ def write_model(path: Path, vocabulary: Path, script: Mapping[int, int], shape: 
         output[token] = gguf.quants.quantize(row[None], gguf.GGMLQuantizationType.Q8_0)[0]
     _add(writer, "output.weight", output)
     for layer in range(shape.layers):
-        for part, (many, each) in {
+        for part, (many, size) in {
             "attn_qkv": (3 * width, width),
             "attn_output": (width, width),
             "ffn_up": (4 * width, width),
             "ffn_down": (width, 4 * width),
         }.items():
-            raw = _fine_noise(random, many, each)
+            raw = _fine_noise(random, many, size)
             writer.add_tensor(f"blk.{layer}.{part}.weight", raw, raw_dtype=gguf.GGMLQuantizationType.Q4_K)
             writer.add_tensor(f"blk.{layer}.{part}.bias", np.zeros(many, np.float32))
         for part in ("attn_norm", "ffn_norm"):

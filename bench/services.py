@@ -8,10 +8,11 @@ A service has five requests with one tool and five that choose among its tools.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from pathlib import Path
+
+from tables import parser_of
 
 SERVICES = (
     "rides", "weather", "code host", "smart home", "groceries", "calendar", "database", "file search",
@@ -22,9 +23,7 @@ SERVICES = (
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("results", type=Path, nargs="+")
     columns: list[str] = []
     right: Counter[tuple[int, str]] = Counter()
@@ -39,7 +38,7 @@ def main() -> None:
             right[service, column] += answer["right"]
     print(f"| service | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     for number, name in enumerate(SERVICES):
-        cells = (f"{right[number, each]} of {asked[number, each]}" for each in columns)
+        cells = (f"{right[number, head]} of {asked[number, head]}" for head in columns)
         print(f"| {name} | {' | '.join(cells)} |")
 
 

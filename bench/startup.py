@@ -11,7 +11,6 @@ later ones. The CPU time is that of Linux's schedstat, without what the supervis
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -21,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tables import print_heads
+from tables import parser_of, print_heads
 
 SCHEMA = {
     "type": "object",
@@ -100,7 +99,7 @@ def measure(arguments: list[str], folder: str) -> tuple[float, float]:
 
 def main() -> None:
     """Measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
@@ -114,18 +113,18 @@ def main() -> None:
                 times[name].append(measure(arguments, folder))
             called.append(calls(folder))
     print_heads("command | wall time, s | CPU time, s")
-    for name, each in times.items():
-        wall, cpu = (min(values) for values in zip(*each[1:], strict=True))
+    for name, rounds in times.items():
+        wall, cpu = (min(values) for values in zip(*rounds[1:], strict=True))
         print(f"| `{name}` | {wall:.2f} | {cpu:.2f} |")
     rows = {
         "python -c pass": times["python -c pass"][1:],
-        "a tool call, the first": [each[0] for each in called[1:]],
-        "a tool call, later": [time for each in called[1:] for time in each[1:]],
+        "a tool call, the first": [rounds[0] for rounds in called[1:]],
+        "a tool call, later": [time for rounds in called[1:] for time in rounds[1:]],
     }
     print()
     print_heads("process | wall time, ms | CPU time, ms")
-    for name, each in rows.items():
-        wall, cpu = (1000 * statistics.median(values) for values in zip(*each, strict=True))
+    for name, rounds in rows.items():
+        wall, cpu = (1000 * statistics.median(values) for values in zip(*rounds, strict=True))
         print(f"| {name} | {wall:.1f} | {cpu:.1f} |")
 
 

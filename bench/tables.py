@@ -1,7 +1,8 @@
-"""What several programs share: tables for a terminal and in Markdown, and the data of the leaderboard."""
+"""What several programs share: tables for a terminal and in Markdown, parsers, the leaderboard's data."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,11 @@ def show(table: Table) -> None:
     print()
 
 
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is a program's docstring, as it is written."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def print_heads(heads: str) -> None:
     """Print the heads of a table in Markdown, separated by `|`."""
     names = [head.strip() for head in heads.split("|")]
@@ -50,12 +56,12 @@ def outcome_cells(outcomes: Mapping[str, int]) -> str:
     return f"{counts} | {errors or '0'}"
 
 
-def leaderboard_data(given: Path | None) -> Path:
+def leaderboard_data(folder: Path | None) -> Path:
     """Return the given folder of BFCL's data, or that of an installed `bfcl_eval`."""
-    if given is not None:
-        return given
-    found = importlib.util.find_spec("bfcl_eval")
-    if found is None or found.origin is None:
+    if folder is not None:
+        return folder
+    spec = importlib.util.find_spec("bfcl_eval")
+    if spec is None or spec.origin is None:
         hint = "bfcl_eval is not installed: give the folder of its data"
         raise typer.BadParameter(hint, param_hint="--data")
-    return Path(found.origin).parent / "data"
+    return Path(spec.origin).parent / "data"

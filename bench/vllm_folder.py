@@ -14,7 +14,6 @@ that name, and change the name in its METADATA.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from demo_model_tokens import SPECIAL, pieces
 from gbnf_server.llama.demo_model import model_path
+from tables import parser_of
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -66,15 +66,15 @@ def _splitting(patterns: Sequence[str]) -> pre_tokenizers.PreTokenizer:
 
 def encoder(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> Tokenizer:
     """Return a tokenizer of these tokens, by id, and merges, best first, which splits as llama.cpp does."""
-    made = Tokenizer(
+    tokenizer = Tokenizer(
         models.BPE(vocab={token: place for place, token in enumerate(tokens)}, merges=list(merges))
     )
-    made.pre_tokenizer = _splitting(_LLAMA_CPP_SPLITS)
-    made.decoder = decoders.ByteLevel()
-    known = set(tokens)
-    made.add_tokens([AddedToken(piece, normalized=False) for piece in pieces() if piece in known])
-    made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-    return made
+    tokenizer.pre_tokenizer = _splitting(_LLAMA_CPP_SPLITS)
+    tokenizer.decoder = decoders.ByteLevel()
+    vocabulary = set(tokens)
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in pieces() if piece in vocabulary])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    return tokenizer
 
 
 def write(folder: Path) -> None:
@@ -83,38 +83,38 @@ def write(folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     reader = gguf.GGUFReader(model_path())
-    found = {name: field.contents() for name, field in reader.fields.items()}
-    heads = found["llama.attention.head_count"]
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    heads = fields["llama.attention.head_count"]
     save_file(
         {_name(tensor.name): _weight(tensor, heads) for tensor in reader.tensors},
         folder / "model.safetensors",
         {"format": "pt"},
     )
-    merges = [tuple(merge.split(" ")) for merge in found["tokenizer.ggml.merges"]]
-    encoder(found["tokenizer.ggml.tokens"], merges).save(str(folder / "tokenizer.json"))
-    end = found["tokenizer.ggml.tokens"][found["tokenizer.ggml.eos_token_id"]]
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+    encoder(fields["tokenizer.ggml.tokens"], merges).save(str(folder / "tokenizer.json"))
+    end = fields["tokenizer.ggml.tokens"][fields["tokenizer.ggml.eos_token_id"]]
     tokenizer = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": end,
         "clean_up_tokenization_spaces": False,
     }
     _write_json(folder / "tokenizer_config.json", tokenizer)
-    (folder / "chat_template.jinja").write_text(found["tokenizer.chat_template"])
+    (folder / "chat_template.jinja").write_text(fields["tokenizer.chat_template"])
     _write_json(
         folder / "config.json",
         {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "hidden_size": found["llama.embedding_length"],
-            "intermediate_size": found["llama.feed_forward_length"],
-            "num_hidden_layers": found["llama.block_count"],
+            "hidden_size": fields["llama.embedding_length"],
+            "intermediate_size": fields["llama.feed_forward_length"],
+            "num_hidden_layers": fields["llama.block_count"],
             "num_attention_heads": heads,
-            "num_key_value_heads": found["llama.attention.head_count_kv"],
-            "max_position_embeddings": found["llama.context_length"],
-            "rms_norm_eps": found["llama.attention.layer_norm_rms_epsilon"],
-            "rope_theta": found["llama.rope.freq_base"],
-            "vocab_size": found["llama.vocab_size"],
-            "eos_token_id": found["tokenizer.ggml.eos_token_id"],
+            "num_key_value_heads": fields["llama.attention.head_count_kv"],
+            "max_position_embeddings": fields["llama.context_length"],
+            "rms_norm_eps": fields["llama.attention.layer_norm_rms_epsilon"],
+            "rope_theta": fields["llama.rope.freq_base"],
+            "vocab_size": fields["llama.vocab_size"],
+            "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
             "tie_word_embeddings": True,
             "hidden_act": "silu",
             "torch_dtype": "float32",
@@ -142,6 +142,6 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments = parser_of(__doc__)
     arguments.add_argument("folder", type=Path)
     write(arguments.parse_args().folder)

@@ -11,7 +11,6 @@ answer is matched against the original grammar; a truncated answer must be the b
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ from gbnf.prompts.messages import Message
 from gbnf_server import OpenAICompatible
 from gbnf_server.backends.base import Request
 from gbnf_server.system.errors import BackendError, GrammarRefusedError
-from tables import print_heads
+from tables import parser_of, print_heads
 
 TIMEOUT = 120.0
 MESSAGES: list[Message] = [{"role": "user", "content": "Write some text."}]
@@ -149,7 +148,7 @@ def grammars_row(backend: OpenAICompatible, name: str, cases: Sequence[tuple[str
 
 def main() -> None:
     """Start vLLM, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--vllm", type=Path, required=True, help="the program `vllm`")
     parser.add_argument("--folder", type=Path, required=True, help="the model, written by vllm_folder.py")
     parser.add_argument("--every", type=int, default=100, help="take one of so many schemas of MaskBench")

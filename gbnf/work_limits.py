@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, wraps
+from functools import _lru_cache_wrapper, lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from gbnf.errors import GbnfError
@@ -126,6 +126,30 @@ def limit_nesting(most: int) -> Iterator[None]:
         count.depth -= 1
 
 
+_clearing: list[Callable[[], None]] = []
+"""What empties each of the caches below."""
+
+
+def schema_cache(maxsize: int) -> Callable[[Callable[..., _Result]], _lru_cache_wrapper[_Result]]:
+    """Cache as `functools.lru_cache` does what schemas, grammars and tools determine.
+
+    `clear_schema_caches` empties it. Caches of what does not depend on them are `functools`' own.
+    """
+
+    def decorate(function: Callable[..., _Result]) -> _lru_cache_wrapper[_Result]:
+        cached = lru_cache(maxsize=maxsize)(function)
+        _clearing.append(cached.cache_clear)
+        return cached
+
+    return decorate
+
+
+def clear_schema_caches() -> None:
+    """Empty every `schema_cache` and `work_cache` of this process."""
+    for clear in _clearing:
+        clear()
+
+
 def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Cache as `functools.lru_cache` does, for functions that spend: cached calls cost the same.
 
@@ -135,7 +159,7 @@ def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callab
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        @lru_cache(maxsize=maxsize)
+        @schema_cache(maxsize=maxsize)
         def outcome(*args: Any, **kwargs: Any) -> tuple[Any, GbnfError | None, int]:
             count = _WorkCount(None)
             token = _current.set(count)
@@ -158,7 +182,6 @@ def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callab
                 raise error.with_traceback(None)
             return value  # type: ignore[no-any-return]  # it is what the function returned
 
-        vars(call).update(cache_clear=outcome.cache_clear, cache_parameters=outcome.cache_parameters)
         return call
 
     return decorate

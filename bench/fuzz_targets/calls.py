@@ -40,31 +40,31 @@ def _call_text_cases(draw: st.DrawFn) -> dict[str, Any]:
 
 def check_call_text(case: Mapping[str, Any]) -> str:
     """Any text is a step; rendered calls are read back; a stream comes to the same, and shows no call."""
-    calls = [ToolCall(f"call_{at}", name, given) for at, (name, given) in enumerate(case["calls"], 1)]
-    said = render_tool_calls(calls, case["shape"]) if calls else ""
+    calls = [ToolCall(f"call_{index}", name, args) for index, (name, args) in enumerate(case["calls"], 1)]
+    text = render_tool_calls(calls, case["shape"]) if calls else ""
     if calls:
-        assert parse_tool_calls(said, POOL) == ToolCalls(tuple(calls), case["shape"]), (
-            f"{said!r} is read otherwise"
+        assert parse_tool_calls(text, POOL) == ToolCalls(tuple(calls), case["shape"]), (
+            f"{text!r} is read otherwise"
         )
-    said = edited(case["before"] + said + case["after"], case["edits"])
-    step = parse_tool_calls(said, POOL)
+    text = edited(case["before"] + text + case["after"], case["edits"])
+    step = parse_tool_calls(text, POOL)
     names = {tool.name for tool in POOL}
-    stream, left = CallStream(POOL), said
+    stream, rest = CallStream(POOL), text
     for size in itertools.cycle(case["sizes"]):
-        if not left:
+        if not rest:
             break
-        stream.feed(left[:size])
-        left = left[size:]
-    assert stream.close() == step, f"the stream of {said!r} ends otherwise"
+        stream.feed(rest[:size])
+        rest = rest[size:]
+    assert stream.close() == step, f"the stream of {text!r} ends otherwise"
     if isinstance(step, ToolCalls):
-        assert step.calls or step.invalid, f"{said!r} has neither calls nor refused ones"
-        assert {call.name for call in step.calls} <= names, f"{said!r} has unknown names"
+        assert step.calls or step.invalid, f"{text!r} has neither calls nor refused ones"
+        assert {call.name for call in step.calls} <= names, f"{text!r} has unknown names"
         json.dumps([call.as_call() for call in step.calls])
     elif not step.reasoning:
-        assert step.content == said, f"the answer {said!r} is changed"
-    if "</think>" not in said:  # reasoning that a template opened is recognised by its end tag alone
+        assert step.content == text, f"the answer {text!r} is changed"
+    if "</think>" not in text:  # reasoning that a template opened is recognised by its end tag alone
         shown = stream.shown if isinstance(step, FinalAnswer) else stream.shown.strip()
-        assert step.content.startswith(shown), f"of {said!r} the stream shows {shown!r}"
+        assert step.content.startswith(shown), f"of {text!r} the stream shows {shown!r}"
     return f"{len(step.calls)} calls" if isinstance(step, ToolCalls) else "answer"
 
 

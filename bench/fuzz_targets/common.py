@@ -24,9 +24,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 ORDERS = st.sampled_from(["declared", "any"])
 
 
-def accepts(grammar: Any, said: str) -> bool:
+def accepts(grammar: Any, text: str) -> bool:
     """Whether the text is in the grammar's language, by the engine's judgement."""
-    return engine().match(grammar, said).complete
+    return engine().match(grammar, text).complete
 
 
 def edits(pieces: Any) -> st.SearchStrategy[list[list[Any]]]:
@@ -35,9 +35,9 @@ def edits(pieces: Any) -> st.SearchStrategy[list[list[Any]]]:
     return st.lists(edit.map(list), max_size=3)
 
 
-def edited(said: str, edits: list[list[Any]]) -> str:
+def edited(text: str, edits: list[list[Any]]) -> str:
     """Return a text after edits, as `edits` draws them."""
     for place, gone, new in edits:
-        at = place * len(said) // 1000
-        said = said[:at] + new + said[at + gone :]
-    return said
+        position = place * len(text) // 1000
+        text = text[:position] + new + text[position + gone :]
+    return text

@@ -43,22 +43,22 @@ _MAY_LOOSEN = re.compile(r"[{<!*+?\0]|\[\^?\]|\[[^\]]*-|\\[xuU]0")
 
 def check_gbnf(case: Mapping[str, Any]) -> str:
     """Check that the engine accepts what the parser accepts, and that both agree on texts."""
-    said = edited(case["text"], case["edits"])
+    text = edited(case["text"], case["edits"])
     try:
-        grammar = Grammar.parse(said)
+        grammar = Grammar.parse(text)
     except GrammarSyntaxError as error:
-        names = re.findall(r"^\s*([A-Za-z0-9-]+)\s*::=", said, re.MULTILINE)
-        strict = _MAY_LOOSEN.search(said) or "recursion" in error.problem or len(names) > len(set(names))
-        if strict or said.count("(") > 100:
+        names = re.findall(r"^\s*([A-Za-z0-9-]+)\s*::=", text, re.MULTILINE)
+        strict = _MAY_LOOSEN.search(text) or "recursion" in error.problem or len(names) > len(set(names))
+        if strict or text.count("(") > 100:
             return "refused"  # what the engine would loosen, hang on or crash at: it is not asked
         try:
-            NativeGrammar.parse(engine().model, said)
+            NativeGrammar.parse(engine().model, text)
         except GrammarRefusedError:
             return "refused by both"
         raise AssertionError(f"the engine takes what is refused: {error}") from None
     if any(token_terminals(grammar.rules)):
         return "read"  # which tokens there are depends on the vocabulary
-    NativeGrammar.parse(engine().model, said)
+    NativeGrammar.parse(engine().model, text)
     assert Grammar.parse(str(grammar)) == grammar, "what is emitted is read otherwise"
     with suppress(GrammarSyntaxError):
         Grammar.parse(xgrammar_text(grammar))
@@ -67,22 +67,22 @@ def check_gbnf(case: Mapping[str, Any]) -> str:
         derived = generate(grammar.rules, random.Random(case["seed"]), budget=40)
         assert grammar.match(derived).complete, f"the derived {derived!r} is refused"
         texts += [derived, derived[:-1], derived + "a"]
-    judged = _judged(said, texts) if quick(grammar.rules) else None
-    if judged is None or re.search(r"\[\^[^\]]*[^\x00-\x7f\]]", said):
+    judged = _judged(text, texts) if quick(grammar.rules) else None
+    if judged is None or re.search(r"\[\^[^\]]*[^\x00-\x7f\]]", text):
         return "read"  # too slow for the engine; or a class that it reads bytewise, as a smaller one
-    for each, (accepted, complete) in zip(texts, judged, strict=True):
-        found = grammar.match(each)
-        same = (found.accepted, found.complete) == (accepted, complete)
-        assert same, f"of {each!r} the matcher says {found}, the engine {accepted=}, {complete=}"
+    for sample, (accepted, complete) in zip(texts, judged, strict=True):
+        match = grammar.match(sample)
+        same = (match.accepted, match.complete) == (accepted, complete)
+        assert same, f"of {sample!r} the matcher says {match}, the engine {accepted=}, {complete=}"
     return "compared"
 
 
 def _judged(gbnf: str, texts: list[str]) -> list[tuple[bool, bool]] | None:
     """The engine's verdicts; None if it takes too long: its time grows exponentially in some grammars."""
 
-    def work(said: list[str]) -> list[tuple[bool, bool]]:
-        found = engine().match_many(gbnf, said)
-        return [(each.accepted, each.complete) for each in found]
+    def work(texts: list[str]) -> list[tuple[bool, bool]]:
+        matches = engine().match_many(gbnf, texts)
+        return [(match.accepted, match.complete) for match in matches]
 
     with Confined(work, limit_s=1.0, memory_mib=256) as confined:
         outcome = confined.attempt(texts)

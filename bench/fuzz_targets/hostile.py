@@ -36,7 +36,7 @@ KEYWORDS = [
 EXTREMES = st.sampled_from(
     [0, -1, 1, 2, 10**6, 10**9, 2**63, 10**400, -(10**400), 0.1, 1e-300, 5e-324, 1.7e308, math.inf, math.nan]
 )
-_DRAFTS = [each.META_SCHEMA["$schema"] for each in VALIDATORS.values()]
+_DRAFTS = [validator.META_SCHEMA["$schema"] for validator in VALIDATORS.values()]
 _LOOPS = ["#", "#/", "#/$defs/a", "#/$defs/b", "#/properties/a", "#n", "x", "#/$defs", "%", ""]
 WORDS = st.sampled_from(
     [*_LOOPS, *_DRAFTS, "object", "array", "integer", "string", "date", "regex", "nonsense", "a",
@@ -77,23 +77,23 @@ def _hostile_cases(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _wrapped(schema: Any, wrap: str, times: int) -> Any:
-    for at in range(times if wrap else 0):
+    for link in range(times if wrap else 0):
         match wrap:
             case "items" | "not" | "const":
                 schema = {wrap: schema}
             case "properties":
                 schema = {wrap: {"a": schema}}
             case "allOf" | "oneOf":
-                schema = {wrap: [schema, {"type": "string", "minLength": at}]}
+                schema = {wrap: [schema, {"type": "string", "minLength": link}]}
             case _:
                 break
     if wrap == "chain":
         links = times % 40
-        following = ({"$ref": f"#/$defs/d{at + 1}"} for at in range(links))
+        following = ({"$ref": f"#/$defs/d{link + 1}"} for link in range(links))
         return {
             "$ref": "#/$defs/d0",
             "$defs": {
-                **{f"d{at}": {"oneOf": [ref, {"not": ref}, schema]} for at, ref in enumerate(following)},
+                **{f"d{link}": {"oneOf": [ref, {"not": ref}, schema]} for link, ref in enumerate(following)},
                 f"d{links}": schema,
             },
         }
@@ -115,21 +115,21 @@ def check_hostile_schema(case: Mapping[str, Any]) -> str:
     """Compilation ends, in a grammar that the engine takes or in an error of the tree."""
     schema = case["schema"] if "schema" in case else hostile_schema(random.Random(case["seed"]))
     schema = _wrapped(schema, case["wrap"], case["times"])
-    said = "error"
+    outcome = "error"
     with suppress(GbnfError):
         grammar = compile_schema(schema, property_order=case["order"])
         engine().check(grammar)
         text = _derived(grammar.rules)
         if text is not None:
             json.loads(text)
-        said = "grammar"
+        outcome = "grammar"
     with suppress(GbnfError):
         args = {"type": "object", "properties": {"a": schema}}
         tool = Tool.from_mapping({"name": "t", "description": "t", "args": args})
         engine().check(compile_pool([tool]))
         validate_call({"name": "t", "arguments": {"a": 1}}, [tool])
-        said += ", tool"
-    return said
+        outcome += ", tool"
+    return outcome
 
 
 HOSTILE_SCHEMA = Target("hostile-schema", _hostile_cases(), check_hostile_schema)

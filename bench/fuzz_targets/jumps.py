@@ -53,8 +53,8 @@ def check_jumps(case: Mapping[str, Any]) -> str:
     jumped = _answer(replace(request, logprobs=0 if case["logprobs"] else None), jumps=True)
     if jumped.text == plain.text:
         return "same text"
-    found = gap(plain.logprobs, _answer(replace(request, logprobs=0), jumps=True).logprobs)
-    assert found < _NEAR, f"{jumped.text!r} with jumps, {plain.text!r} without: {found}"
+    distance = gap(plain.logprobs, _answer(replace(request, logprobs=0), jumps=True).logprobs)
+    assert distance < _NEAR, f"{jumped.text!r} with jumps, {plain.text!r} without: {distance}"
     return "near tie"
 
 

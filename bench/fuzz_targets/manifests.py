@@ -45,21 +45,21 @@ _MANIFEST_CASES = st.fixed_dictionaries(
         "of": st.sampled_from(["", "find_files", "send_messages", "create_events"]),
         "more": st.dictionaries(st.sampled_from(_MANIFEST_KEYS), _MANIFEST_VALUES | SCHEMAS, max_size=2),
         "edits": st.just([]) | edits(_MANIFEST_PIECES),
-        "bytes": st.integers(0, 7).flatmap(lambda at: st.just(b"") if at else st.binary(max_size=12)),
+        "bytes": st.integers(0, 7).flatmap(lambda choice: st.just(b"") if choice else st.binary(max_size=12)),
     }
 )
 
 
 def check_manifest(case: Mapping[str, Any]) -> str:
     """A file is loaded, and can be shown, chosen and compiled; or it is an error of the tree."""
-    said = 'name = "t"\ndescription = "A tool."\n[args]\ntype = "object"\n'
+    text = 'name = "t"\ndescription = "A tool."\n[args]\ntype = "object"\n'
     if case["of"]:
-        said = (manifests_path() / case["of"] / "manifest.toml").read_text()
+        text = (manifests_path() / case["of"] / "manifest.toml").read_text()
     more = "".join(f"{_toml_key(key)} = {_toml(value)}\n" for key, value in case["more"].items())
-    said = edited(more + said, case["edits"])
+    text = edited(more + text, case["edits"])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "manifest.toml")
-        file.write_bytes(case["bytes"] + said.encode(errors="surrogatepass"))
+        file.write_bytes(case["bytes"] + text.encode(errors="surrogatepass"))
         try:
             pool = load_manifests(folder)
         except GbnfError as error:

@@ -47,19 +47,19 @@ def check_schema(case: Mapping[str, Any]) -> str:
         if valid:
             is_declared = options["property_order"] == "declared"
             spellings = _spellings(value, options["whitespace"], orders=is_declared)
-            accepted = any(accepts(grammar, said) for said in spellings)
+            accepted = any(accepts(grammar, text) for text in spellings)
             assert accepted or _is_departure(schema, value), f"the valid {value!r} is refused"
         elif valid is False and grammar.exact:
-            for said in itertools.islice(_spellings(value, options["whitespace"], orders=False), 2):
-                if _valid(schema, json.loads(said)) is False:  # in draft 4, 1.0 and 1 are two values
-                    assert not accepts(grammar, said), f"the invalid {said} is accepted, and none is reported"
+            for text in itertools.islice(_spellings(value, options["whitespace"], orders=False), 2):
+                if _valid(schema, json.loads(text)) is False:  # in draft 4, 1.0 and 1 are two values
+                    assert not accepts(grammar, text), f"the invalid {text} is accepted, and none is reported"
     for shift in range(3):
-        said = generate(grammar.rules, random.Random(case["seed"] + shift))
-        assert accepts(grammar, said), f"the engine refuses {said}, which the grammar derives"
-        value = json.loads(said)
-        assert _is_finite(value), f"{said} parses to infinity"
-        if grammar.exact and len(said) < 10_000:
-            assert _valid(schema, value) is not False, f"derived {said} is invalid, and none is reported"
+        text = generate(grammar.rules, random.Random(case["seed"] + shift))
+        assert accepts(grammar, text), f"the engine refuses {text}, which the grammar derives"
+        value = json.loads(text)
+        assert _is_finite(value), f"{text} parses to infinity"
+        if grammar.exact and len(text) < 10_000:
+            assert _valid(schema, value) is not False, f"derived {text} is invalid, and none is reported"
     return "exact" if grammar.exact else "reported"
 
 
@@ -155,15 +155,15 @@ def check_pattern(case: Mapping[str, Any]) -> str:
     """A text is accepted exactly where Python finds the pattern, read as ECMA-262 reads it."""
     grammar = _grammar_of({"type": "string", "pattern": case["pattern"]})
     if isinstance(grammar, SchemaError):
-        for said in case["texts"]:
-            assert not python_finds(case["pattern"], said), f"{said!r} fits, but: {grammar}"
+        for text in case["texts"]:
+            assert not python_finds(case["pattern"], text), f"{text!r} fits, but: {grammar}"
         return "no grammar"
-    for said in case["texts"]:
-        accepted = accepts(grammar, json.dumps(said, ensure_ascii=False))
-        if python_finds(case["pattern"], said):
-            assert accepted, f"{said!r} fits and is refused"
+    for text in case["texts"]:
+        accepted = accepts(grammar, json.dumps(text, ensure_ascii=False))
+        if python_finds(case["pattern"], text):
+            assert accepted, f"{text!r} fits and is refused"
         elif grammar.exact:
-            assert not accepted, f"{said!r} does not fit and is accepted"
+            assert not accepted, f"{text!r} does not fit and is accepted"
     return "exact" if grammar.exact else "reported"
 
 

@@ -59,16 +59,16 @@ def _replies(draw: st.DrawFn, wire: Wire, good: Any) -> dict[str, Any]:
         value = draw(odd(good) | JSON)
     if "status" in odds:
         statuses = [200, 204, 206, 301, 400, 401, 404, 413, 429, 500, 503, 599, 999]
-        said = draw(st.sampled_from(["context size exceeded", "grammar", "no such model", ""]) | st.text())
-        value = draw(st.sampled_from([value, {"error": {"message": said}}, {"error": said}, {"error": 5}]))
+        error = draw(st.sampled_from(["context size exceeded", "grammar", "no such model", ""]) | st.text())
+        value = draw(st.sampled_from([value, {"error": {"message": error}}, {"error": error}, {"error": 5}]))
     if isinstance(good, list) and isinstance(value, list):
         body = ("".join(map(wire.framed, value)) + wire.tail).encode()
     else:
         body = json.dumps(value).encode()
     if "bytes" in odds:
         for _ in range(draw(st.integers(1, 3))):
-            at = draw(st.integers(0, len(body)))
-            body = body[:at] + draw(st.binary(max_size=4)) + body[at + draw(st.integers(0, 30)) :]
+            position = draw(st.integers(0, len(body)))
+            body = body[:position] + draw(st.binary(max_size=4)) + body[position + draw(st.integers(0, 30)) :]
     lengths = [0, -1, 1, 10**6, "chunked", "broken chunks"]
     return {
         "status": draw(st.sampled_from(statuses)),
@@ -96,9 +96,9 @@ _HEADERS = st.sampled_from(
 @st.composite
 def _server_cases(draw: st.DrawFn) -> dict[str, Any]:
     name, way = draw(st.sampled_from(list(SERVED))), draw(st.sampled_from(WAYS))
-    wire, said = SERVED[name], draw(_TEXTS_SAID)
-    half = len(said) // 2
-    good = wire.events([said[:half], said[half:]]) if way in ("events", "stream") else wire.whole(said)
+    wire, text = SERVED[name], draw(_TEXTS_SAID)
+    half = len(text) // 2
+    good = wire.events([text[:half], text[half:]]) if way in ("events", "stream") else wire.whole(text)
     answers = draw(st.lists(_replies(wire, good), min_size=1, max_size=3))
     others: dict[str, Any] = {}
     if draw(st.integers(0, 3)) == 0:

@@ -37,7 +37,7 @@ def tools(draw: st.DrawFn) -> dict[str, Any]:
         if kind == 0:
             properties[name] = {**properties[name], "runtime_resolved": True}
         elif kind == 1 and len(names) > 1:
-            other = draw(st.sampled_from([each for each in names if each != name]))
+            other = draw(st.sampled_from([option for option in names if option != name]))
             properties[name] = {"type": "integer", "fills": other}
     args: dict[str, Any] = {"type": "object", "properties": properties}
     if names:
@@ -68,7 +68,7 @@ _POOL_CASES = st.fixed_dictionaries(
 
 
 def _pool(case: Mapping[str, Any]) -> list[Tool]:
-    pool = [each for each in load_manifests(manifests_path()) if each.name in case["shipped"]]
+    pool = [tool for tool in load_manifests(manifests_path()) if tool.name in case["shipped"]]
     for name, args in case["tools"].items():
         if name not in case["shipped"]:
             pool.append(Tool.from_mapping({"name": name, "description": "A tool.", "args": args}))
@@ -88,14 +88,14 @@ def check_pool(case: Mapping[str, Any]) -> str:
     open_tools = {finding.tool for finding in grammar.report if finding.kind == "unenforced"}
     schema = _call_schema(pool, steps, final_answer=options["final_answer"])
     for shift in range(3):
-        said = generate(grammar.rules, random.Random(case["seed"] + shift))
-        assert accepts(grammar, said), f"the engine refuses {said}, which the grammar derives"
-        call = json.loads(said)
+        text = generate(grammar.rules, random.Random(case["seed"] + shift))
+        assert accepts(grammar, text), f"the engine refuses {text}, which the grammar derives"
+        call = json.loads(text)
         validation = validate_call(call, tools, steps=steps)
         reported = call["name"] in open_tools
-        assert validation.ok or reported, f"derived {said}: {validation.errors}"
+        assert validation.ok or reported, f"derived {text}: {validation.errors}"
         if schema is not None and validation.ok:
-            assert schema_violation(schema, said) is None, f"the joint schema refuses {said}"
+            assert schema_violation(schema, text) is None, f"the joint schema refuses {text}"
         for other in tools:
             mixed = {**call, "name": other.name}
             if other.name not in open_tools and not validate_call(mixed, tools, steps=steps).ok:
@@ -160,19 +160,19 @@ def check_repair(case: Mapping[str, Any]) -> str:
     call = {"name": "t", "arguments": case["arguments"]}
     before = json.dumps(call)
     valid = validate_call(call, [tool]).ok
-    found = repair_call(call, [tool], **case["options"])
+    repaired = repair_call(call, [tool], **case["options"])
     assert json.dumps(call) == before, "the call that was given is changed"
-    assert found.validation == validate_call(found.call, [tool]), "the verdict is of another call"
-    json.dumps(found.call)
-    changed = json.dumps(found.call) != before
-    assert changed == bool(found.coercions), f"{found.call}, by {found.coercions}"
+    assert repaired.validation == validate_call(repaired.call, [tool]), "the verdict is of another call"
+    json.dumps(repaired.call)
+    changed = json.dumps(repaired.call) != before
+    assert changed == bool(repaired.coercions), f"{repaired.call}, by {repaired.coercions}"
     if valid:
-        assert not changed, f"a valid call is changed: {found.coercions}"
+        assert not changed, f"a valid call is changed: {repaired.coercions}"
         return "valid"
-    if not found.ok:
+    if not repaired.ok:
         return "refused"
-    again = repair_call(found.call, [tool], **case["options"])
-    assert again.call == found.call, f"once more: {again.coercions}"
+    again = repair_call(repaired.call, [tool], **case["options"])
+    assert again.call == repaired.call, f"once more: {again.coercions}"
     return "repaired"
 
 

@@ -38,75 +38,57 @@ def bench_(
     *,
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Bundled suite, or a TOML or Python file; repeatable. Default: representative.",
-        ),
+        "NAME|FILE",
+        "Bundled suite, or a TOML or Python file; repeatable. Default: representative.",
     ] = None,
     configuration: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Configuration to run; repeatable. Default: all but native; with --bfcl, the strategies "
-            "none (free text), text and grammar.",
+        "NAME",
+        (
+            "Configuration to run; repeatable. Default: all but native; with --bfcl, the strategies "
+            "none (free text), text and grammar."
         ),
     ] = None,
     source: ModelSource,
     manifests: ManifestsOption = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each case, for a temperature above 0.")] = 1,
+    runs: Annotated[int, typer.Option(min=1), "Runs of each case, for a temperature above 0."] = 1,
     temperature: TemperatureOption = 0.0,
     seed: Annotated[
-        int,
-        typer.Option(min=0, max=LAST_SEED, help="Seed of the first run of each case; the next run adds 1."),
+        int, typer.Option(min=0, max=LAST_SEED), "Seed of the first run of each case; the next run adds 1."
     ] = 0,
     max_tokens: MaxTokensOption = 512,
-    label: Annotated[
-        str | None, typer.Option(help="Name of the result files. Default: the model's name.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the result files.")] = Path(
-        "gbnf-bench"
-    ),
+    label: Annotated[str | None, "Name of the result files. Default: the model's name."] = None,
+    out: Annotated[Path, "DIR", "Folder for the result files."] = Path("gbnf-bench"),
     bfcl: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Run the function-calling leaderboard's files in this folder instead."
-        ),
+        Path | None, "DIR", "Run the function-calling leaderboard's files in this folder instead."
     ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="With --bfcl: category to run; repeatable.")
-    ] = None,
+    category: Annotated[list[str] | None, "NAME", "With --bfcl: category to run; repeatable."] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="With --bfcl: maximum questions of each category.")
+        int | None, typer.Option(min=1), "With --bfcl: maximum questions of each category."
     ] = None,
     peer: Annotated[
         str | None,
-        typer.Option(
-            metavar="llama-server|URL",
-            help="With --bfcl: also ask a server that calls tools by itself, with tool_choice auto and "
-            "required; llama-server starts one with the same model.",
+        "llama-server|URL",
+        (
+            "With --bfcl: also ask a server that calls tools by itself, with tool_choice auto and "
+            "required; llama-server starts one with the same model."
         ),
     ] = None,
-    compile_only: Annotated[
-        bool, typer.Option("--compile-only", help="With --bfcl: check the grammars, without a model.")
-    ] = False,
+    compile_only: Annotated[bool, "With --bfcl: check the grammars, without a model."] = False,
     warm: Annotated[
         bool,
-        typer.Option(
-            "--warm",
-            help="Keep the KV cache between runs: faster with a large model, but latencies and near ties "
-            "then depend on earlier runs.",
+        (
+            "Keep the KV cache between runs: faster with a large model, but latencies and near ties "
+            "then depend on earlier runs."
         ),
     ] = False,
     min_converged: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="SHARE",
-            help="Exit with status 1 if a configuration converges in a smaller share of its runs.",
-        ),
+        typer.Option(min=0, max=1),
+        "SHARE",
+        "Exit with status 1 if a configuration converges in a smaller share of its runs.",
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the earlier runs of this label.")] = False,
+    fresh: Annotated[bool, "Discard the earlier runs of this label."] = False,
     markdown: MarkdownOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -157,7 +139,7 @@ def bench_(
             configurations = named(names, LEADERBOARD)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--configuration") from None
-    if peer is None and any(each.peer for each in configurations):
+    if peer is None and any(item.peer for item in configurations):
         raise typer.BadParameter("peer-auto and peer-required require --peer", param_hint="--configuration")
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
     task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
@@ -198,8 +180,8 @@ def _check(task: BenchTask) -> None:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
-    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another result file.")],
+    first: Annotated[Path, typer.Argument(), "A.json", "Result file."],
+    second: Annotated[Path, typer.Argument(), "B.json", "Another result file."],
 ) -> None:
     """Print the differences between two stored benches, with 95 % intervals.
 
@@ -217,7 +199,7 @@ def compare(
 
 
 def score(
-    stored: Annotated[Path, typer.Argument(metavar="A.json", help="Result file.")],
+    stored: Annotated[Path, typer.Argument(), "A.json", "Result file."],
     markdown: MarkdownOption = False,
 ) -> None:
     """Score a stored bench again by the current rules; update its numbers and its report."""
@@ -244,14 +226,14 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
 
     pool = load_manifests(manifests or manifests_path())
     suites = load_suites(names, pool)
-    if len({each.name for each in suites}) < len(suites):
+    if len({suite.name for suite in suites}) < len(suites):
         raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     source, _, _ = choose_model(task.source, pool)  # all tools: each case runs in a workspace of its own
     with source.open() as backend:
         facts = source.facts(backend)
         label = task.label_for(facts)
         configurations = supported(task.configurations, backend)
-        if left_out := [each.name for each in task.configurations if each not in configurations]:
+        if left_out := [item.name for item in task.configurations if item not in configurations]:
             task.console.print(f"not run: {', '.join(left_out)}: {backend.name} takes no such grammar")
         if not configurations:
             raise typer.BadParameter("none is left: use baseline or text", param_hint="--configuration")
@@ -262,7 +244,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
             made_at = log.latest
         grammars = bench.step_grammars(records)  # while the backend can tell what it supports
     task.show_files(label, "json and .html")
-    tools = [*pool, *(tool for each in suites for tool in each.decoys)]
+    tools = [*pool, *(tool for suite in suites for tool in suite.decoys)]
     header = about(label, facts, task.options, made_at)
     results = Results(header, configurations, suites, references_of(tools), records, grammars)
     _write(results, task.out, label, "use another --out")

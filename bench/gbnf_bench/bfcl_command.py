@@ -91,9 +91,7 @@ def run_leaderboard(
         )
         with task.log(label) as log:
             run_jobs(runs, log, task.console, quiet=task.quiet, lists_runs=False)
-            answers = {
-                each: answer_of(each.entry, log.records[each.key, each.fingerprint]) for each in runs.jobs
-            }
+            answers = {job: answer_of(job.entry, log.records[job.key, job.fingerprint]) for job in runs.jobs}
             made_at = log.latest
     write_answers(about(label, facts, task.options, made_at), answers, task.out / f"{label}.json")
     cells = table(answers)

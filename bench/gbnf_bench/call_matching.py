@@ -51,46 +51,49 @@ def references_of(tools: Sequence[Tool]) -> dict[str, dict[str, tuple[str | None
 
 
 def best_assignment(
-    plans: Sequence[Plan], made: Sequence[ActualCall], references: References
+    plans: Sequence[Plan], actual: Sequence[ActualCall], references: References
 ) -> Assignment | None:
     """Return the assignment to the plan that matches best; None if there is no plan."""
-    found = [_assign(plan, made, references) for plan in plans]
+    assignments = [_assign(plan, actual, references) for plan in plans]
     return max(
-        found,
-        key=lambda each: (each.exact_matches / each.needed if each.needed else 1.0, -each.false_positives),
+        assignments,
+        key=lambda tried: (
+            tried.exact_matches / tried.needed if tried.needed else 1.0,
+            -tried.false_positives,
+        ),
         default=None,
     )
 
 
-def _assign(plan: Plan, made: Sequence[ActualCall], references: References) -> Assignment:
+def _assign(plan: Plan, actual: Sequence[ActualCall], references: References) -> Assignment:
     """Return the assignment with most needed calls, then most optional ones, then fewest false positives."""
-    chosen = _search(plan, made, references)
+    chosen = _search(plan, actual, references)
     needed = [index for index, call in enumerate(plan) if not call.optional]
     exact_matches = sum(chosen[index] is not None for index in needed)
-    used = sum(each is not None for each in chosen)
-    names = [call.name for call in made]
+    used = sum(place is not None for place in chosen)
+    names = [call.name for call in actual]
     named = 0
     for index in needed:
         if plan[index].name in names:
             names.remove(plan[index].name)
             named += 1
-    return Assignment(len(needed), exact_matches, max(named, exact_matches), len(made) - used)
+    return Assignment(len(needed), exact_matches, max(named, exact_matches), len(actual) - used)
 
 
 _Chosen: TypeAlias = tuple[int | None, ...]
 
 
-def _search(plan: Plan, made: Sequence[ActualCall], references: References) -> _Chosen:
+def _search(plan: Plan, actual: Sequence[ActualCall], references: References) -> _Chosen:
     """Assign a made call or none to each expected call, so that as many as possible have one.
 
     Calls that others refer to are assigned by search, the others by a maximum matching.
     """
     referred = sorted({number - 1 for call in plan for number in _referred(call, references)})
     best_assignment: _Chosen = (None,) * len(plan)
-    for tried in _tries(plan, made, references, referred, {}):
-        found = _matched(plan, made, references, tried)
-        if _worth(plan, found) > _worth(plan, best_assignment):
-            best_assignment = found
+    for tried in _tries(plan, actual, references, referred, {}):
+        matched = _matched(plan, actual, references, tried)
+        if _worth(plan, matched) > _worth(plan, best_assignment):
+            best_assignment = matched
         if None not in best_assignment:
             break
     return best_assignment
@@ -98,7 +101,7 @@ def _search(plan: Plan, made: Sequence[ActualCall], references: References) -> _
 
 def _tries(
     plan: Plan,
-    made: Sequence[ActualCall],
+    actual: Sequence[ActualCall],
     references: References,
     places: Sequence[int],
     tried: Mapping[int, int | None],
@@ -108,43 +111,43 @@ def _tries(
         yield tried
         return
     place, *others = places
-    calls = _calls(tried, made, place)
-    for index, call in enumerate(made):
+    calls = _calls(tried, actual, place)
+    for index, call in enumerate(actual):
         if index not in tried.values() and _fits(plan[place], call, references, calls):
-            yield from _tries(plan, made, references, others, {**tried, place: index})
-    yield from _tries(plan, made, references, others, {**tried, place: None})
+            yield from _tries(plan, actual, references, others, {**tried, place: index})
+    yield from _tries(plan, actual, references, others, {**tried, place: None})
 
 
 def _matched(
     plan: Plan,
-    made: Sequence[ActualCall],
+    actual: Sequence[ActualCall],
     references: References,
     tried: Mapping[int, int | None],
 ) -> _Chosen:
     """Extend the assignment found by search to as many other calls as possible, required ones first."""
     places = sorted(set(range(len(plan))) - tried.keys(), key=lambda place: plan[place].optional)
-    left = [index for index in range(len(made)) if index not in tried.values()]
-    calls = _calls(tried, made, len(plan))
+    free = [index for index in range(len(actual)) if index not in tried.values()]
+    calls = _calls(tried, actual, len(plan))
     chosen = maximum_matching(
         len(places),
-        len(left),
-        lambda place, index: _fits(plan[places[place]], made[left[index]], references, calls),
+        len(free),
+        lambda place, index: _fits(plan[places[place]], actual[free[index]], references, calls),
     )
-    found = {**tried, **{places[place]: left[index] for place, index in chosen.items()}}
-    return tuple(found.get(place) for place in range(len(plan)))
+    indices = {**tried, **{places[place]: free[index] for place, index in chosen.items()}}
+    return tuple(indices.get(place) for place in range(len(plan)))
 
 
 def _calls(
-    tried: Mapping[int, int | None], made: Sequence[ActualCall], places: int
+    tried: Mapping[int, int | None], actual: Sequence[ActualCall], places: int
 ) -> list[ActualCall | None]:
     """Return the call assigned by search to each of the first `places` expected ones, or None."""
-    return [made[index] if (index := tried.get(place)) is not None else None for place in range(places)]
+    return [actual[index] if (index := tried.get(place)) is not None else None for place in range(places)]
 
 
 def _referred(call: ExpectedCall, references: References) -> Iterator[int]:
     """Return the numbers of the expected calls that this one refers to."""
     for name in references.get(call.name, {}):
-        number = step_number(call.known.get(name))
+        number = step_number(call.expectations.get(name))
         if number is not None:
             yield number
 
@@ -165,7 +168,7 @@ def _fits(
         return False
     referring = written_out = expected
     for name, (target, is_text) in references.get(call.name, {}).items():
-        number = step_number(expected.known.get(name))
+        number = step_number(expected.expectations.get(name))
         if number is None:
             continue
         source = earlier[number - 1]

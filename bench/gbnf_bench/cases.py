@@ -52,7 +52,7 @@ class ExpectedCall:
     optional: bool = False
 
     @property
-    def known(self) -> Mapping[str, Expectation]:
+    def expectations(self) -> Mapping[str, Expectation]:
         """All allowed arguments, with the expectation for each."""
         return {**self.arguments, **self.optional_arguments}
 
@@ -60,7 +60,7 @@ class ExpectedCall:
         """Return the schema of the accepted arguments."""
         return {
             "type": "object",
-            "properties": dict(self.known),
+            "properties": dict(self.expectations),
             "required": list(self.arguments),
             "additionalProperties": False,
         }
@@ -80,8 +80,8 @@ class ExpectedCall:
         """Return this call without one of its arguments."""
         return replace(
             self,
-            arguments={key: each for key, each in self.arguments.items() if key != name},
-            optional_arguments={key: each for key, each in self.optional_arguments.items() if key != name},
+            arguments={key: value for key, value in self.arguments.items() if key != name},
+            optional_arguments={key: value for key, value in self.optional_arguments.items() if key != name},
         )
 
 
@@ -154,9 +154,9 @@ class Case:
 
     def tools(self, tools: tuple[Tool, ...], decoys: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return the pool: the manifests' tools that the case names, and its decoys, in name order."""
-        kept = [tool for tool in tools if self.pool is None or tool.name in self.pool]
-        kept += [tool for tool in decoys if tool.name in self.decoys]
-        return tuple(sorted(kept, key=lambda tool: tool.name))
+        offered = [tool for tool in tools if self.pool is None or tool.name in self.pool]
+        offered += [tool for tool in decoys if tool.name in self.decoys]
+        return tuple(sorted(offered, key=lambda tool: tool.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ def read_case(table: Mapping[str, Any]) -> Case:
     """
     abstain = bool(table.get("abstain", False))
     plans = _plans(table)
-    after = tuple(_after(each, at) for each, at in expected_states(table))
+    after = tuple(_after(state, key_path) for state, key_path in expected_states(table))
     answer = read_expectation(table["answer"], ("answer",), TEXT) if "answer" in table else None
     _check_intent(table, plans, abstain=abstain)
     checks_calls = not abstain and "after" not in table and answer is None
@@ -224,19 +224,19 @@ def _plans(table: Mapping[str, Any]) -> tuple[Plan, ...]:
     if "calls" in table:
         plans = {("calls",): table["calls"]}
     return tuple(
-        tuple(_expected_call(call, (*at, index)) for index, call in enumerate(calls))
-        for at, calls in plans.items()
+        tuple(_expected_call(call, (*key_path, index)) for index, call in enumerate(calls))
+        for key_path, calls in plans.items()
     )
 
 
-def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
+def _expected_call(call: Mapping[str, Any], key_path: KeyPath) -> ExpectedCall:
     required, optional = (
-        {name: read_expectation(value, (*at, key, name)) for name, value in call.get(key, {}).items()}
+        {name: read_expectation(value, (*key_path, key, name)) for name, value in call.get(key, {}).items()}
         for key in ("arguments", "optional_arguments")
     )
     for name in required.keys() & optional.keys():
         raise SuiteFieldError(
-            (*at, "optional_arguments", name), None, "the argument is in arguments too",
+            (*key_path, "optional_arguments", name), None, "the argument is in arguments too",
             "Remove one of them.",
         )  # fmt: skip
     return ExpectedCall(call["name"], required, optional, optional=call.get("optional", False))
@@ -244,18 +244,18 @@ def _expected_call(call: Mapping[str, Any], at: KeyPath) -> ExpectedCall:
 
 def _steps(table: Mapping[str, Any], plans: tuple[Plan, ...], *, checks_calls: bool) -> tuple[int, int]:
     needed = _needed_steps(plans)
-    given = table.get("steps", needed)
-    if isinstance(given, int | float):
-        least, most = int(given), int(given) + SPARE_STEPS
+    steps = table.get("steps", needed)
+    if isinstance(steps, int | float):
+        least, most = int(steps), int(steps) + SPARE_STEPS
     else:
-        least, most = map(int, given)
+        least, most = map(int, steps)
     if least > most:
         raise SuiteFieldError(
-            ("steps",), given, "the minimum exceeds the maximum", "Write [minimum, maximum]."
+            ("steps",), steps, "the minimum exceeds the maximum", "Write [minimum, maximum]."
         )
     if checks_calls and least < needed:  # if the state or the answer is compared, there may be a shorter plan
         raise SuiteFieldError(
-            ("steps",), given, f"the calls and the answer take {needed} steps",
+            ("steps",), steps, f"the calls and the answer take {needed} steps",
             "Correct the number, or omit it.",
         )  # fmt: skip
     return least, most
@@ -327,29 +327,29 @@ def expected_states(table: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], K
 
     There may be one, or several in an array.
     """
-    given = table.get("after", {})
-    if isinstance(given, Mapping):
-        return [(given, ("after",))]
-    return [(each, ("after", index)) for index, each in enumerate(given)]
+    states = table.get("after", {})
+    if isinstance(states, Mapping):
+        return [(states, ("after",))]
+    return [(state, ("after", index)) for index, state in enumerate(states)]
 
 
-def _after(table: Mapping[str, Any], at: KeyPath) -> ExpectedState:
+def _after(table: Mapping[str, Any], key_path: KeyPath) -> ExpectedState:
     def rows(key: str) -> tuple[Mapping[str, Expectation], ...]:
         return tuple(
             {
-                name: read_expectation(value, (*at, key, index, name), _COMPARED.get(name, TEXT))
+                name: read_expectation(value, (*key_path, key, index, name), _COMPARED.get(name, TEXT))
                 for name, value in row.items()
             }
             for index, row in enumerate(table.get(key, ()))
         )
 
     texts = {
-        path: read_expectation(value, (*at, "files", path), TEXT)
+        path: read_expectation(value, (*key_path, "files", path), TEXT)
         for path, value in table.get("files", {}).items()
     }
-    files = keyed_inside(texts, (*at, "files"))
-    folders, gone = (all_inside(table.get(key, ()), (*at, key)) for key in ("folders", "gone"))
-    check_after(files, folders, gone, at)
+    files = keyed_inside(texts, (*key_path, "files"))
+    folders, gone = (all_inside(table.get(key, ()), (*key_path, key)) for key in ("folders", "gone"))
+    check_after(files, folders, gone, key_path)
     return ExpectedState(
         files=files,
         folders=folders,
@@ -376,12 +376,12 @@ def _now(table: Mapping[str, Any]) -> datetime:
     return moment.replace(tzinfo=zone)
 
 
-def _moment(text: str, at: KeyPath) -> datetime | date:
+def _moment(text: str, key_path: KeyPath) -> datetime | date:
     """Return a local time, or a whole day."""
     try:
         moment = datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
     except ValueError:
-        raise SuiteFieldError(at, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
+        raise SuiteFieldError(key_path, text, "not a time", f"Write it like {NOW}, or {NOW[:10]}.") from None
     if isinstance(moment, datetime) and moment.tzinfo is not None:
-        raise SuiteFieldError(at, text, "a local time has no offset", f"Write it like {NOW}.")
+        raise SuiteFieldError(key_path, text, "a local time has no offset", f"Write it like {NOW}.")
     return moment

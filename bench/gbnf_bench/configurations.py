@@ -179,15 +179,15 @@ def supported(configurations: Sequence[Configuration], backend: Backend) -> tupl
     `native` stays: a model without calls of its own is an error.
     """
     return tuple(
-        each
-        for each in configurations
-        if each.settings.get("call_format") != "json" or _is_supported(each, backend)
+        item
+        for item in configurations
+        if item.settings.get("call_format") != "json" or _is_supported(item, backend)
     )
 
 
 def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[Configuration, ...]:
     """Return the strategies of these names, or all, that a backend supports."""
-    return tuple(each for each in named(names, STRATEGIES) if _is_supported(each, backend))
+    return tuple(strategy for strategy in named(names, STRATEGIES) if _is_supported(strategy, backend))
 
 
 def _is_supported(strategy: Configuration, backend: Backend) -> bool:
@@ -210,7 +210,7 @@ def _is_supported(strategy: Configuration, backend: Backend) -> bool:
 def named(names: Sequence[str], table: Sequence[Configuration] = CONFIGURATIONS) -> tuple[Configuration, ...]:
     """Return the entries of `table` with these names, in its order; all for no names. Raises ValueError."""
     wanted = set(names)
-    if unknown := wanted - {each.name for each in table}:
-        known = ", ".join(each.name for each in table)
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Use {known}")
-    return tuple(each for each in table if not names or each.name in wanted)
+    if unknown := wanted - {item.name for item in table}:
+        all_names = ", ".join(item.name for item in table)
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}. Use {all_names}")
+    return tuple(item for item in table if not names or item.name in wanted)

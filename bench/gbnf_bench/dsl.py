@@ -76,8 +76,8 @@ def call(
     **arguments: Any,
 ) -> Table:
     """Return an expected call; each argument is a value or a JSON Schema."""
-    found = {"name": name, "arguments": arguments, "optional": optional}
-    return {**found, "optional_arguments": dict(optional_arguments)} if optional_arguments else found
+    table = {"name": name, "arguments": arguments, "optional": optional}
+    return {**table, "optional_arguments": dict(optional_arguments)} if optional_arguments else table
 
 
 def contains(*texts: str) -> Table:
@@ -89,9 +89,9 @@ def contains(*texts: str) -> Table:
 def load_suites(names: Sequence[str], tools: Sequence[Tool]) -> tuple[Suite, ...]:
     """Return the bundled suites of these names, or those in these files. Raises InvalidSuiteError."""
     return tuple(
-        found
+        suite
         for name in names
-        for found in (load_python(Path(name), tools) if name.endswith(".py") else [load_suite(name, tools)])
+        for suite in (load_python(Path(name), tools) if name.endswith(".py") else [load_suite(name, tools)])
     )
 
 
@@ -114,13 +114,13 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
     finally:
         _OFFERED.reset(offered)
         _LOADED.reset(loaded)
-    found = {id(value): value for value in defined.values() if isinstance(value, Suite)}
-    if not found:
+    suites = {id(value): value for value in defined.values() if isinstance(value, Suite)}
+    if not suites:
         fault = SuiteFieldError(
             (), None, "it defines no suite at its top level", 'Write SUITE = suite("name", case(…)).'
         )
         raise InvalidSuiteError(str(path), [fault])
-    return tuple(found.values())
+    return tuple(suites.values())
 
 
 def _failure(path: Path, error: BaseException) -> SuiteFieldError:

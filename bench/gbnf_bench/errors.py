@@ -15,22 +15,22 @@ KeyPath = tuple[str | int, ...]
 class SuiteFieldError(ValueError):  # a part of InvalidSuiteError, which is the error
     """One fault. Fields: `at`, `value` (None if there is none), `problem`, `hint`."""
 
-    def __init__(self, at: KeyPath, value: Any, problem: str, hint: str) -> None:
-        self.at, self.value, self.problem, self.hint = at, value, problem, hint
+    def __init__(self, key_path: KeyPath, value: Any, problem: str, hint: str) -> None:
+        self.key_path, self.value, self.problem, self.hint = key_path, value, problem, hint
         super().__init__(problem)
 
     @property
     def key(self) -> str:
         """The dotted path, such as `cases[3].steps`."""
-        return dotted(self.at) or "the file"
+        return dotted(self.key_path) or "the file"
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {clip(repr(self.value), 80)})"
         return f"{self.key}: {self.problem}{shown}. {self.hint}".rstrip()
 
-    def prefixed(self, *at: str | int) -> SuiteFieldError:
+    def prefixed(self, *outer: str | int) -> SuiteFieldError:
         """Return the same fault with a prefix to its location."""
-        return SuiteFieldError((*at, *self.at), self.value, self.problem, self.hint)
+        return SuiteFieldError((*outer, *self.key_path), self.value, self.problem, self.hint)
 
 
 class InvalidSuiteError(InputError):
@@ -46,9 +46,9 @@ class ResultsFileError(InputError):
     """Unreadable stored runs or leaderboard files; the message names file, location and hint."""
 
 
-def dotted(at: KeyPath) -> str:
+def dotted(key_path: KeyPath) -> str:
     """`("cases", 3, "steps")` -> `cases[3].steps`; indices start at 1."""
     text = ""
-    for part in at:
+    for part in key_path:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
     return text

@@ -41,7 +41,7 @@ _ALLOWED = (KEYWORDS - {*REFERENCES}) | {"$comment", "description", "title"}
 _HINT = "Write a JSON Schema, or {const = …} for a constant table."
 
 
-def read_expectation(value: Any, at: KeyPath, base: Expectation | None = None) -> Expectation:
+def read_expectation(value: Any, key_path: KeyPath, base: Expectation | None = None) -> Expectation:
     """Return the schema of an expectation in a suite.
 
     `base` is the schema of all values that it is compared with. Raises SuiteFieldError if it is not a JSON
@@ -50,11 +50,11 @@ def read_expectation(value: Any, at: KeyPath, base: Expectation | None = None) -
     if not isinstance(value, Mapping):
         expectation: Expectation = {"const": value}
     else:
-        _check_schema(value, at)
+        _check_schema(value, key_path)
         expectation = value
     if base is not None and not is_satisfiable(base, expectation):
         wanted = _EXPECTED["pattern" if "pattern" in base else base["type"]]
-        raise SuiteFieldError(at, value, f"the value is {wanted}, and no such value is accepted", _HINT)
+        raise SuiteFieldError(key_path, value, f"the value is {wanted}, and no such value is accepted", _HINT)
     return expectation
 
 
@@ -105,7 +105,7 @@ def step_number(expectation: Expectation | None) -> int | None:
 _Validator = extend_validator(Draft202012Validator)
 
 
-def _check_schema(schema: Mapping[str, Any], at: KeyPath) -> None:
+def _check_schema(schema: Mapping[str, Any], key_path: KeyPath) -> None:
     """Raise SuiteFieldError for an unknown keyword or an invalid value of a keyword."""
     for path, part in walk(schema):
         for keyword in part if isinstance(part, Mapping) else ():
@@ -113,11 +113,14 @@ def _check_schema(schema: Mapping[str, Any], at: KeyPath) -> None:
                 close = get_close_matches(keyword, _ALLOWED, n=1)
                 meant = f"Did you mean {close[0]}? " if close else ""
                 raise SuiteFieldError(
-                    (*at, *path, keyword), part[keyword], "an unknown keyword of JSON Schema", meant + _HINT
+                    (*key_path, *path, keyword),
+                    part[keyword],
+                    "an unknown keyword of JSON Schema",
+                    meant + _HINT,
                 )
     try:
         MetaschemaChecker("2020-12", frozenset()).check(schema, "")
     except SchemaError as error:
         parts = (part.replace("~1", "/").replace("~0", "~") for part in error.pointer.split("/")[1:])
         inside = tuple(int(part) if part.isdecimal() else part for part in parts)
-        raise SuiteFieldError((*at, *inside), None, error.problem, error.hint) from None
+        raise SuiteFieldError((*key_path, *inside), None, error.problem, error.hint) from None

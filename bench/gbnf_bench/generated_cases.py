@@ -36,9 +36,9 @@ def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suit
     cases: list[Table] = []
     left_out: list[str] = []
     for tool in tools:
-        made = _cases(tool, tools, language)
-        cases += made
-        if not made:
+        generated = _cases(tool, tools, language)
+        cases += generated
+        if not generated:
             left_out.append(tool.name)
     if not cases:
         raise SetupError(
@@ -77,13 +77,13 @@ def _cases(tool: Tool, tools: Sequence[Tool], language: str) -> list[Table]:
 
 def _query(tool: Tool, arguments: Mapping[str, Any], language: str) -> str:
     plain, with_values = _ASKED[supported_language(language, _ASKED)]
-    said = [plain.format(description=" ".join(tool.description(language).split()))]
+    sentences = [plain.format(description=" ".join(tool.description(language).split()))]
     if tool.offer.markers:
-        said.append(f"({tool.offer.markers[0]})")
+        sentences.append(f"({tool.offer.markers[0]})")
     if arguments:
         values = ", ".join(f"{name} = {_shown(value)}" for name, value in arguments.items())
-        said.append(with_values.format(values=values))
-    return " ".join(said)
+        sentences.append(with_values.format(values=values))
+    return " ".join(sentences)
 
 
 def _shown(value: Any) -> str:
@@ -120,6 +120,6 @@ def _value(schema: Any, number: int) -> Any:
         case {"type": "boolean"}:
             return True
         case {"type": "array", "items": items}:
-            return [_value(items, number + each) for each in range(max(1, schema.get("minItems", 1)))]
+            return [_value(items, number + offset) for offset in range(max(1, schema.get("minItems", 1)))]
         case _:
             raise LookupError("no value is known for this schema")

@@ -83,8 +83,8 @@ def outcome_of(run: ScoredRun) -> str:
 
 def _bar(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
     metric = BY_KEY["converged"]
-    found = estimate(metric, list(by_case(runs).values()))
-    return {"name": name, "text": cell(metric, found), **asdict(found)}
+    value = estimate(metric, list(by_case(runs).values()))
+    return {"name": name, "text": cell(metric, value), **asdict(value)}
 
 
 def _spread(name: str, runs: Sequence[ScoredRun]) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def _by_complexity(groups: Mapping[str, Sequence[ScoredRun]]) -> list[TextTable]
     """Return every metric by complexity, a table for each configuration."""
     tables = []
     for name, runs in groups.items():
-        there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in runs)]
-        scores = [[[run.score] for run in runs if run.case.complexity == each] for each in there]
+        there = [level for level in COMPLEXITIES if any(run.case.complexity == level for run in runs)]
+        scores = [[[run.score] for run in runs if run.case.complexity == level] for level in there]
         rows = tuple(
             (heading(metric), *(format_value(metric, value(metric, part)) for part in scores))
             for metric in METRICS
@@ -161,10 +161,10 @@ def _details(
 
 
 def _timeline(results: Results, run: ScoredRun, grammars: GrammarLines) -> Markup:
-    known = results.grammars.get((run.suite, run.record.configuration), {})
+    step_grammars = results.grammars.get((run.suite, run.record.configuration), {})
     name = f"{run.case.id}, {run.record.configuration}"
     events = read_events(run.record.events, f"the run of {name}")
-    return render_timeline(view_run(run_of_events(name, events, known)), grammars, level=4)
+    return render_timeline(view_run(run_of_events(name, events, step_grammars)), grammars, level=4)
 
 
 _FIRST_X, _LAST_X = 110, 720

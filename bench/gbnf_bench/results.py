@@ -64,12 +64,12 @@ class Results:
         """Every run with its score, in the suites' order."""
         cases = {(suite.name, case.id): case for suite in self.suites for case in suite.cases}
         order = {key: number for number, key in enumerate(cases)}
-        found = [
+        runs = [
             ScoredRun(record.suite, case, record, score(case, record, self.references))
             for record in self.records
             if (case := cases.get((record.suite, record.case))) is not None
         ]
-        return tuple(sorted(found, key=lambda each: (order[each.suite, each.case.id], each.record.run)))
+        return tuple(sorted(runs, key=lambda run: (order[run.suite, run.case.id], run.record.run)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the file's content, with metrics and scores for other programs."""
@@ -79,12 +79,12 @@ class Results:
             **self.about,
             "configurations": list(map(asdict, self.configurations)),
             "numbers": {
-                each.name: numbers([run for run in scored if run.record.configuration == each.name])
-                for each in self.configurations
+                item.name: numbers([run for run in scored if run.record.configuration == item.name])
+                for item in self.configurations
             },
             "by_case": {
-                each.name: by_case_numbers([run for run in scored if run.record.configuration == each.name])
-                for each in self.configurations
+                item.name: by_case_numbers([run for run in scored if run.record.configuration == item.name])
+                for item in self.configurations
             },
             "scores": [
                 {
@@ -117,14 +117,14 @@ class Results:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT}")
         return cls(
             about={key: part for key, part in value.items() if key not in computed},
-            configurations=tuple(Configuration(**each) for each in value["configurations"]),
+            configurations=tuple(Configuration(**item) for item in value["configurations"]),
             suites=tuple(
-                Suite(each["name"], each["description"], tuple(map(read_case, each["cases"])))
-                for each in value["suites"]
+                Suite(item["name"], item["description"], tuple(map(read_case, item["cases"])))
+                for item in value["suites"]
             ),
             references={
-                tool: {name: (target, is_text) for name, (target, is_text) in known.items()}
-                for tool, known in value["references"].items()
+                tool: {name: (target, is_text) for name, (target, is_text) in targets.items()}
+                for tool, targets in value["references"].items()
             },
             records=tuple(map(RunRecord.from_json, value["runs"])),
             grammars=read_step_grammars(value.get("grammars", {}), "the results"),
@@ -140,10 +140,10 @@ class Results:
         """Return the results; checks that they can be scored."""
         results = cls.from_json(value)
         if not all(
-            isinstance(each, str) for each in (results.about["label"], results.about["model"]["name"])
+            isinstance(text, str) for text in (results.about["label"], results.about["model"]["name"])
         ):
             raise TypeError("label and model.name are texts")
-        names = {each.name for each in results.configurations}
+        names = {configuration.name for configuration in results.configurations}
         if not any(run.record.configuration in names for run in results.scored()):
             raise ValueError("it contains no run of its cases and configurations")
         return results
@@ -196,11 +196,12 @@ def by_case_numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     for case, scores in by_case(runs).items():
         if len(scores) == 1:
             continue
-        found = {metric.key: estimate(metric, [[score] for score in scores]) for metric in METRICS}
+        estimates = {metric.key: estimate(metric, [[score] for score in scores]) for metric in METRICS}
         tables[case] = {
-            key: {"value": each.value} | ({} if each.low is None else {"low": each.low, "high": each.high})
-            for key, each in found.items()
-            if each.value is not None
+            key: {"value": value.value}
+            | ({} if value.low is None else {"low": value.low, "high": value.high})
+            for key, value in estimates.items()
+            if value.value is not None
         }
     return tables
 

@@ -42,7 +42,7 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record's line."""
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}  # not copied
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # not copied
         return {**fields, "before": self.before.to_json(), "after": self.after.to_json()}
 
     @classmethod

@@ -159,11 +159,11 @@ class Bench(Runs[RunJob]):
     def step_grammars(self, records: Iterable[RunRecord]) -> dict[tuple[str, str], dict[StepOffer, str]]:
         """Return the grammars of the steps of runs, by suite and configuration, each compiled once again."""
         jobs = {job.key: job for job in self.jobs}
-        found: dict[tuple[str, str], dict[StepOffer, str]] = {}
+        by_run: dict[tuple[str, str], dict[StepOffer, str]] = {}
         for record in records:
             job = jobs[record.key]
             options = self._options(job.case, job.configuration, job.run)
-            grammars = found.setdefault((record.suite, record.configuration), {})
+            grammars = by_run.setdefault((record.suite, record.configuration), {})
             pool = {tool.name: tool for tool in job.case.tools(self.tools, job.suite.decoys)}
             rows = [event for event in record.events if event["event"] == "step_started"]
             for step in read_events(rows, "the log"):
@@ -171,7 +171,7 @@ class Bench(Runs[RunJob]):
                 offer = step.offer
                 if offer not in grammars and (grammar := grammar_of_step(step, pool, options)) is not None:
                     grammars[offer] = grammar_text(grammar)
-        return found
+        return by_run
 
     def _options(self, case: Case, configuration: Configuration, run: int) -> ResolvedOptions:
         options = PlannerOptions(

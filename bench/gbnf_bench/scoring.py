@@ -70,9 +70,9 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
     """Score one run. `references` are the step references of the case's tools at the time of the run."""
     events = record.events
     run = events[-1]["run"]
-    made = _made(run["steps"], events)
-    acting = [call for call in made if call.name not in ABSTENTION_TOOLS]
-    assigned = best_assignment(case.plans, made, references) or Assignment(0, 0, 0, 0)
+    calls = _made(run["steps"], events)
+    acting = [call for call in calls if call.name not in ABSTENTION_TOOLS]
+    assigned = best_assignment(case.plans, calls, references) or Assignment(0, 0, 0, 0)
     answered = run["outcome"] == "answered"
     wrong = [] if answered else [f"the run ended {run['outcome']}: {run['error']}"]
     wrong += faults(case.after, record.before, record.after)
@@ -93,8 +93,8 @@ def score(case: Case, record: RunRecord, references: References) -> RunScore:
         needed=assigned.needed,
         named=assigned.named,
         exact_matches=assigned.exact_matches,
-        executed=len(made) if case.plans or case.abstain else 0,
-        calls_made=len(made),
+        executed=len(calls) if case.plans or case.abstain else 0,
+        calls_made=len(calls),
         false_positives=len(acting) if case.abstain else assigned.false_positives,
         should_abstain=case.abstain,
         abstained=answered and not acting,

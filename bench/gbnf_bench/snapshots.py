@@ -165,7 +165,7 @@ def _events(context: Context) -> list[dict[str, str]] | None:
         ]
     except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
         return None
-    return sorted(events, key=lambda each: (each["start"], each["title"]))
+    return sorted(events, key=lambda item: (item["start"], item["title"]))
 
 
 def _local(moment: calendar_file.Moment, context: Context) -> str:

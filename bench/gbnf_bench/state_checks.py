@@ -19,8 +19,8 @@ def faults(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snap
 
     Of several expected states, the faults are those of the nearest one.
     """
-    found = [tuple(_faults(after, before, end)) for after in expected_states]
-    return min(found, key=len)
+    alternatives = [tuple(_faults(after, before, end)) for after in expected_states]
+    return min(alternatives, key=len)
 
 
 def destroyed(expected_states: Sequence[ExpectedState], before: Snapshot, end: Snapshot) -> tuple[str, ...]:
@@ -57,9 +57,9 @@ def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[s
         "event": _rows(after.events, after.gone_events, before.events, end.events),
         "message": _rows(after.messages, after.gone_messages, before.messages, end.messages),
     }
-    for what, found in rows.items():
-        yield from (f"an expected {what} is missing" for _ in range(found.missing))
-        yield from (f"one {what} that should go has not gone" for _ in range(found.kept))
+    for what, changes in rows.items():
+        yield from (f"an expected {what} is missing" for _ in range(changes.missing))
+        yield from (f"one {what} that should go has not gone" for _ in range(changes.remaining))
     if after.others:
         return
     yield from (f"the file {path} was changed" for path in sorted(changed - {*named.values(), *after.files}))
@@ -74,9 +74,9 @@ def _faults(after: ExpectedState, before: Snapshot, end: Snapshot) -> Iterator[s
         for folder in before.folders
         if folder not in end.folders and not _under(folder, after.gone)
     )
-    for what, found in rows.items():
-        yield from (f"there is one {what} too many" for _ in range(found.added))
-        yield from (f"the {what} {name!r} was deleted" for name in found.deleted)
+    for what, changes in rows.items():
+        yield from (f"there is one {what} too many" for _ in range(changes.added))
+        yield from (f"the {what} {name!r} was deleted" for name in changes.deleted)
 
 
 def _files(wanted: Mapping[str, Expectation], files: Mapping[str, str], changed: set[str]) -> dict[str, str]:
@@ -107,7 +107,7 @@ class _Rows:
     """Return the faults in events or messages: expected changes that are missing, and other changes."""
 
     missing: int
-    kept: int
+    remaining: int
     added: int
     deleted: tuple[str, ...]
 
@@ -129,7 +129,7 @@ def _rows(
     deleted = (row for index, row in enumerate(old) if index not in went.values())
     return _Rows(
         missing=len(wanted) - len(came),
-        kept=len(unwanted) - len(went),
+        remaining=len(unwanted) - len(went),
         added=len(new) - len(came),
         deleted=tuple(str(row.get("title", row.get("subject", ""))) for row in deleted),
     )
@@ -151,14 +151,14 @@ def _file_fits(expectation: Expectation, text: str) -> bool:
     """Return whether a file's text is accepted, ignoring line breaks at the end on both sides."""
     bare = _without_breaks(text)
     expectation = _with_whole_texts(expectation, _without_breaks)
-    return any(accepts(expectation, each) for each in (bare, f"{bare}\n"))
+    return any(accepts(expectation, content) for content in (bare, f"{bare}\n"))
 
 
 def _body_fits(expectation: Expectation, text: str) -> bool:
     """Return whether a message's body is accepted, with line ends of mail (\\r\\n) or of files (\\n)."""
     bare = _trimmed(text)
     expectation = _with_whole_texts(expectation, _trimmed)
-    return any(accepts(expectation, each) for each in (bare, f"{bare}\n", bare.replace("\n", "\r\n")))
+    return any(accepts(expectation, content) for content in (bare, f"{bare}\n", bare.replace("\n", "\r\n")))
 
 
 def _without_breaks(text: str) -> str:
@@ -177,5 +177,5 @@ def _with_whole_texts(schema: Any, change: Callable[[str], str]) -> Any:
     if isinstance(schema.get("const"), str):
         changed["const"] = change(schema["const"])
     if "enum" in schema:
-        changed["enum"] = [change(each) if isinstance(each, str) else each for each in schema["enum"]]
+        changed["enum"] = [change(value) if isinstance(value, str) else value for value in schema["enum"]]
     return changed

@@ -48,9 +48,9 @@ class Estimate:
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:
     """Return the metric over all runs of all cases."""
-    found = _interval(_statistic(metric, groups), len(groups), min_cases(metric))
+    interval = _interval(_statistic(metric, groups), len(groups), min_cases(metric))
     # an interval without a width: all cases are equal
-    return Estimate(found.value, cases=found.cases) if found.low == found.high else found
+    return Estimate(interval.value, cases=interval.cases) if interval.low == interval.high else interval
 
 
 def value(metric: Metric, groups: Groups) -> float | None:
@@ -125,14 +125,14 @@ def _statistic(metric: Metric, groups: Groups) -> Callable[[_Draw], _Floats]:
 
 def _percentile(metric: Percentile, groups: Groups) -> Callable[[_Draw], _Floats]:
     """Return the smallest value that at least `percent` of the values do not exceed, in each resample."""
-    found = [
+    candidates = [
         (value, case)
         for case, group in enumerate(groups)
         for score in group
         for value in metric.values(score)
     ]
-    values = np.array([value for value, _ in found], float)
-    cases = np.array([case for _, case in found], int)
+    values = np.array([value for value, _ in candidates], float)
+    cases = np.array([case for _, case in candidates], int)
     order = np.argsort(values, kind="stable")
     values, cases = values[order], cases[order]
 

@@ -65,11 +65,11 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
     except SuiteFieldError as fault:
         raise InvalidSuiteError(origin, [fault]) from None
     malformed = list(_malformed(content))
-    if any(len(fault.at) < 2 or fault.at[0] != "cases" for fault in malformed):
+    if any(len(fault.key_path) < 2 or fault.key_path[0] != "cases" for fault in malformed):
         raise InvalidSuiteError(
             origin, _in_order(malformed)
         )  # only the faults outside the cases, which affect every case
-    broken = {fault.at[1] for fault in malformed}
+    broken = {fault.key_path[1] for fault in malformed}
     if tools is None:
         tools = load_manifests(manifests_path())
     decoys, faults = _decoys(content, tools)
@@ -78,9 +78,9 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
     tables = {index: table for index, table in enumerate(content["cases"]) if index not in broken}
     cases = []
     for index, table in tables.items():
-        case, found = reading.case(table)
+        case, case_faults = reading.case(table)
         cases += [] if case is None else [case]
-        faults += [fault.prefixed("cases", index) for fault in found]
+        faults += [fault.prefixed("cases", index) for fault in case_faults]
     faults += _same_ids(tables)
     if faults:
         raise InvalidSuiteError(origin, _in_order(faults))
@@ -94,7 +94,7 @@ def read_suite(content: Mapping[str, Any], origin: str, tools: Sequence[Tool] | 
 
 def _in_order(faults: Sequence[SuiteFieldError]) -> list[SuiteFieldError]:
     """Sort faults as in the file, as far as paths determine it: cases by number."""
-    return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.at])
+    return sorted(faults, key=lambda fault: [str(part).zfill(9) for part in fault.key_path])
 
 
 def _find(source: str | Path) -> Path:
@@ -116,13 +116,13 @@ def _whole(path: Path, problem: str, hint: str) -> InvalidSuiteError:
     return InvalidSuiteError(str(path), [SuiteFieldError((), None, problem, hint)])
 
 
-def _plain(value: Any, at: KeyPath = ()) -> Any:
+def _plain(value: Any, key_path: KeyPath = ()) -> Any:
     """Return a value with JSON types: dates and times become text. Raises SuiteFieldError for other types."""
     match value:
         case Mapping():
-            return {key: _plain(member, (*at, key)) for key, member in value.items()}
+            return {key: _plain(member, (*key_path, key)) for key, member in value.items()}
         case list() | tuple():
-            return [_plain(member, (*at, index)) for index, member in enumerate(value)]
+            return [_plain(member, (*key_path, index)) for index, member in enumerate(value)]
         case None | str() | bool() | int() | float():
             return value
         case datetime() if value.tzinfo is not None:
@@ -133,11 +133,14 @@ def _plain(value: Any, at: KeyPath = ()) -> Any:
             return value.isoformat()
         case re.Pattern():
             raise SuiteFieldError(
-                at, value.pattern, "a compiled regular expression", "Give its text, with (?i) in it."
+                key_path, value.pattern, "a compiled regular expression", "Give its text, with (?i) in it."
             )
         case _:
             raise SuiteFieldError(
-                at, value, f"this is a {type(value).__name__}", "Write a text, a number, a list or a table."
+                key_path,
+                value,
+                f"this is a {type(value).__name__}",
+                "Write a text, a number, a list or a table.",
             )
 
 
@@ -149,40 +152,40 @@ def _validator() -> Draft202012Validator:
 
 def _malformed(content: Mapping[str, Any]) -> Iterator[SuiteFieldError]:
     for error in _validator().iter_errors(content):
-        at: KeyPath = tuple(error.absolute_path)
+        key_path: KeyPath = tuple(error.absolute_path)
         parent: Any = error.schema if isinstance(error.schema, Mapping) else {}
         hint = parent.get("description", "See docs/bench.md.")
         match error.validator:
             case "additionalProperties":
-                known = parent.get("properties", {})
-                for key in error.instance.keys() - known.keys():
+                properties = parent.get("properties", {})
+                for key in error.instance.keys() - properties.keys():
                     yield SuiteFieldError(
-                        (*at, key), error.instance[key], "unknown key", _nearest(key, known)
+                        (*key_path, key), error.instance[key], "unknown key", _nearest(key, properties)
                     )
             case "required":
                 missing = [key for key in error.validator_value if key not in error.instance]
-                yield SuiteFieldError(at, None, f"{', '.join(missing)} is missing", hint)
+                yield SuiteFieldError(key_path, None, f"{', '.join(missing)} is missing", hint)
             case "not":
-                yield SuiteFieldError(at, None, "id and query cannot have defaults", "Remove them.")
+                yield SuiteFieldError(key_path, None, "id and query cannot have defaults", "Remove them.")
             case "anyOf":
-                yield SuiteFieldError(at, error.instance, f"this does not fit{_deepest(error)}", hint)
+                yield SuiteFieldError(key_path, error.instance, f"this does not fit{_deepest(error)}", hint)
             case _:
                 yield SuiteFieldError(
-                    at, error.instance, error.message.removeprefix(repr(error.instance)).strip(), hint
+                    key_path, error.instance, error.message.removeprefix(repr(error.instance)).strip(), hint
                 )
 
 
 def _deepest(error: ValidationError) -> str:
     """Return the faults in the alternative that was most likely intended."""
-    inner = max(error.context or (), key=lambda each: len(each.path), default=None)
+    inner = max(error.context or (), key=lambda fault: len(fault.path), default=None)
     return f": {inner.message}" if inner is not None and inner.path else ""
 
 
-def _nearest(key: str, known: Mapping[str, Any]) -> str:
+def _nearest(key: str, keys: Mapping[str, Any]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
 
-    close = get_close_matches(key, known, n=1)
-    return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(known)}."
+    close = get_close_matches(key, keys, n=1)
+    return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(keys)}."
 
 
 def _decoys(
@@ -230,7 +233,7 @@ def _identifier(table: Mapping[str, Any]) -> str:
     letters = unicodedata.normalize("NFKD", table["query"])
     plain = letters.encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "case"
-    if any(each.isalnum() and not each.isascii() for each in letters):
+    if any(letter.isalnum() and not letter.isascii() for letter in letters):
         return f"{words}-{digest(table['query'])[:8]}"
     return words
 
@@ -273,69 +276,72 @@ class _CaseReader:
             tool.name: tool for tool in case.tools(tuple(self._tools.values()), tuple(self._decoys.values()))
         }
         for plan_index, plan in enumerate(case.plans):
-            at: KeyPath = ("calls",) if "calls" in table else ("plans", plan_index)
+            key_path: KeyPath = ("calls",) if "calls" in table else ("plans", plan_index)
             for index, call in enumerate(plan):
-                yield from _call_faults(call, index, (*at, index), pool)
+                yield from _call_faults(call, index, (*key_path, index), pool)
         if "first" in table:  # otherwise it is derived from the calls
             built_in = [tool.name for tool in BUILT_IN_TOOLS]
             yield from _unknown(("first",), sorted(case.first), [*pool, *built_in], "tool of the pool")
 
 
 def _unknown(
-    at: KeyPath, names: Sequence[str], known: Collection[str], what: str
+    key_path: KeyPath, names: Sequence[str], allowed: Collection[str], what: str
 ) -> Iterator[SuiteFieldError]:
     for name in names:
-        if name not in known:
-            hint = f"There are {', '.join(sorted(known))}." if known else "There are none."
-            yield SuiteFieldError(at, name, f"there is no {what} of this name", hint)
+        if name not in allowed:
+            hint = f"There are {', '.join(sorted(allowed))}." if allowed else "There are none."
+            yield SuiteFieldError(key_path, name, f"there is no {what} of this name", hint)
 
 
 def _earlier_faults(
-    call: Mapping[str, Any], tools: Mapping[str, Tool], at: KeyPath
+    call: Mapping[str, Any], tools: Mapping[str, Tool], key_path: KeyPath
 ) -> Iterator[SuiteFieldError]:
     if call["name"] not in tools:
-        yield from _unknown((*at, "name"), (call["name"],), tools, "tool")
+        yield from _unknown((*key_path, "name"), (call["name"],), tools, "tool")
         return
     arguments = call.get("arguments", {})
     verdict = validate_call({"name": call["name"], "arguments": arguments}, [tools[call["name"]]])
     if not verdict.ok:
         yield SuiteFieldError(
-            (*at, "arguments"), arguments, "; ".join(verdict.errors),
+            (*key_path, "arguments"), arguments, "; ".join(verdict.errors),
             "Write the arguments as the tool takes them.",
         )  # fmt: skip
 
 
 def _call_faults(
-    call: ExpectedCall, index: int, at: KeyPath, pool: Mapping[str, Tool]
+    call: ExpectedCall, index: int, key_path: KeyPath, pool: Mapping[str, Tool]
 ) -> Iterator[SuiteFieldError]:
     if call.name not in pool:
-        yield from _unknown((*at, "name"), (call.name,), pool, "tool of the pool")
+        yield from _unknown((*key_path, "name"), (call.name,), pool, "tool of the pool")
         return
     tool = pool[call.name]
-    known = tool.model_args().get("properties", {})
+    properties = tool.model_args().get("properties", {})
     for key in ("arguments", "optional_arguments"):
         for name, expectation in getattr(call, key).items():
             number = step_number(expectation) if name in tool.step_references else None
-            if name not in known:
+            if name not in properties:
                 yield SuiteFieldError(
-                    (*at, key, name), None, f"{call.name} has no argument of this name", _nearest(name, known)
+                    (*key_path, key, name),
+                    None,
+                    f"{call.name} has no argument of this name",
+                    _nearest(name, properties),
                 )
             elif number is not None and not 1 <= number <= index:
                 yield SuiteFieldError(
-                    (*at, key, name), number, "no earlier call of the plan has this number",
+                    (*key_path, key, name), number, "no earlier call of the plan has this number",
                     "Count the expected calls from 1, or write {} for any step.",
                 )  # fmt: skip
-    if call.known.keys() <= known.keys():
+    if call.expectations.keys() <= properties.keys():
         try:
-            _check_call(call, tool, at)
+            _check_call(call, tool, key_path)
         except SuiteFieldError as fault:
             yield fault
 
 
-def _check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
+def _check_call(call: ExpectedCall, tool: Tool, key_path: KeyPath) -> None:
     """Raise SuiteFieldError if no valid call of the tool matches; the arguments must exist."""
     args = dict(tool.model_args())
-    filled = {target for name, target in tool.step_references.items() if name in call.known}
+    filled = {target for name, target in tool.step_references.items() if name in call.expectations}
     needed = [name for name in args.get("required", ()) if name not in filled]
     groups = args.pop("requires_one_of", ())
     choices = [{"anyOf": [{"required": [name]} for name in group]} for group in groups]
@@ -346,16 +352,17 @@ def _check_call(call: ExpectedCall, tool: Tool, at: KeyPath) -> None:
             alone = {"properties": {name: expectation}, "required": [name]}
             if expectation and not is_satisfiable(args, alone):
                 raise SuiteFieldError(
-                    (*at, key, name), expectation.get("const"), f"no valid call of {call.name} meets this",
+                    (*key_path, key, name), expectation.get("const"),
+                    f"no valid call of {call.name} meets this",
                     "Expect a value that the tool's schema accepts.",
                 )  # fmt: skip
     if possible:
         return
-    missing = [f"Expect {name}." for name in needed if name not in call.known] + [
-        f"Expect at least one of {', '.join(group)}." for group in groups if not call.known.keys() & {*group}
-    ]
+    named = call.expectations.keys()
+    missing = [f"Expect {name}." for name in needed if name not in named]
+    missing += [f"Expect at least one of {', '.join(group)}." for group in groups if not named & {*group}]
     raise SuiteFieldError(
-        (*at, "arguments"), None, f"no valid call of {call.name} has only these arguments",
+        (*key_path, "arguments"), None, f"no valid call of {call.name} has only these arguments",
         " ".join(missing) or "See the tool's schema.",
     )  # fmt: skip
 
@@ -367,10 +374,10 @@ def _check_gone(table: Mapping[str, Any], before: InitialState) -> None:
     """
     if before.calls or any(path == CALENDAR or path.startswith(f"{OUTBOX}/") for path in before.files):
         return
-    for after, at in expected_states(table):
+    for after, key_path in expected_states(table):
         for key, there in (("gone_events", len(before.events)), ("gone_messages", 0)):
             if len(after.get(key, ())) > there:
                 raise SuiteFieldError(
-                    (*at, key), after[key], f"before the run there are {there} of these",
+                    (*key_path, key), after[key], f"before the run there are {there} of these",
                     "Add them to before (events, or calls that create them), or remove them.",
                 )  # fmt: skip

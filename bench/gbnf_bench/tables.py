@@ -94,7 +94,7 @@ def metric_table(
         groups = list(by_case(runs).values())
         rows.append((configuration, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
     heads = (first_head, *map(heading, metrics))
-    return TextTable(name, heads, tuple(rows), tuple(each.about for each in metrics))
+    return TextTable(name, heads, tuple(rows), tuple(column.about for column in metrics))
 
 
 STRATEGY_METRICS = (
@@ -143,7 +143,7 @@ def _standing(runs: Sequence[ScoredRun]) -> tuple[float, ...]:
 def complexity_table(results: Results) -> TextTable:
     """Return the share of converged runs, by complexity."""
     scored = results.scored()
-    there = [each for each in COMPLEXITIES if any(run.case.complexity == each for run in scored)]
+    there = [level for level in COMPLEXITIES if any(run.case.complexity == level for run in scored)]
     rows = []
     for name, runs in by_configuration(results, scored).items():
         cells = []
@@ -197,7 +197,7 @@ def gain_table(results: Results) -> TextTable:
         )
         for name in others
     ]
-    heads = ("configuration", *(heading(each) for each in metrics))
+    heads = ("configuration", *(heading(metric) for metric in metrics))
     return TextTable(f"difference from {first}, paired by case", heads, tuple(rows))
 
 
@@ -235,10 +235,10 @@ def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
         if one:
             labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
             heads = (name, *labels, "difference [95 %]", "")
-            said = f"{name}, {len(one)} cases that both have"
+            title = f"{name}, {len(one)} cases that both have"
             if left_out:
-                said += f"; {left_out} of the same id differ, and are left out"
-            tables.append(TextTable(said, heads, tuple(rows)))
+                title += f"; {left_out} of the same id differ, and are left out"
+            tables.append(TextTable(title, heads, tuple(rows)))
     if tables and (unpaired := _unpaired(first, second)) is not None:
         tables.append(unpaired)
     return tuple(tables)
@@ -262,7 +262,7 @@ def _unpaired(first: Results, second: Results) -> TextTable | None:
         for mine, others in (configurations, configurations[::-1])
     ]
     if any(only):
-        rows.append(("configurations", *(each or "–" for each in only)))
+        rows.append(("configurations", *(names or "–" for names in only)))
     counts = [len(cases[0] - cases[1]), len(cases[1] - cases[0])]
     if any(counts):
         rows.append(("cases", *map(str, counts)))
@@ -300,8 +300,8 @@ def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> lis
 def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
     """Return the runs of each configuration with runs, in the table's order."""
     groups = {
-        each.name: [run for run in scored if run.record.configuration == each.name]
-        for each in results.configurations
+        item.name: [run for run in scored if run.record.configuration == item.name]
+        for item in results.configurations
     }
     return {name: runs for name, runs in groups.items() if runs}
 

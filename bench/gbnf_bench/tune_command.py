@@ -45,21 +45,15 @@ def tune(
     sources: ToolSources,
     suite: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Suite whose cases to run, executing tools; repeatable. Default: cases generated from the "
-            "manifests.",
-        ),
+        "NAME|FILE",
+        "Suite whose cases to run, executing tools; repeatable. Default: cases generated from the manifests.",
     ] = None,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Strategy to compare; repeatable. Default: all."),
-    ] = None,
+    strategy: Annotated[list[str] | None, "NAME", "Strategy to compare; repeatable. Default: all."] = None,
     style: StyleOption = None,
     language: LanguageOption = "en",
     max_tokens: MaxTokensOption = 512,
     markdown: MarkdownOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the table, but save no profile.")] = False,
+    dry_run: Annotated[bool, "Print the table, but save no profile."] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Compare strategies on a model, print a table, and save the best as the model's profile.
@@ -130,7 +124,7 @@ def compare_strategies(
         raise typer.BadParameter(str(error), param_hint="--strategy") from None
     if options.suites:
         suites = load_suites(options.suites, pool)
-        if len({each.name for each in suites}) < len(suites):
+        if len({suite.name for suite in suites}) < len(suites):
             raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     else:
         generated, left_out = generate_suite(pool, language=options.language)
@@ -160,7 +154,7 @@ def compare_strategies(
             outcome = records[-1].events[-1]["run"]["outcome"]
             progress(f"{number}/{len(bench.jobs)} {job.configuration.name}: {job.case.id} {outcome}")
         header = about("tune", {"name": backend.name}, run_options)
-    tools = [*pool, *(decoy for each in suites for decoy in each.decoys)]
+    tools = [*pool, *(decoy for suite in suites for decoy in suite.decoys)]
     return Results(header, strategies, suites, references_of(tools), tuple(records))
 
 
@@ -172,7 +166,7 @@ def make_profile(
     from gbnf_server.planner.profiles import Profile, tools_key
 
     strategy = best_strategy(results)
-    configuration = next(each for each in results.configurations if each.name == strategy)
+    configuration = next(item for item in results.configurations if item.name == strategy)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style})
     runs = [run for run in results.scored() if run.record.configuration == strategy]
     measured: dict[str, str | int] = {

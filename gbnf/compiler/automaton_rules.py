@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ from gbnf.grammar.ir import (
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
-from gbnf.work_limits import spend
+from gbnf.work_limits import schema_cache, spend
 
 #: The productions that characters of strings refer to.
 _PRIMITIVES = frozenset({"keyChar", "keyEscape"})
@@ -69,7 +68,7 @@ def quoted_expr(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, sco
     return _fragment(language, spell, quote).instantiate(scope)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str) -> Fragment:
     table = RuleTable(_PRIMITIVES)
     body = _Writer(language, spell, literal(quote), Scope(table, ())).expression()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from math import ceil, floor, nextafter
 
 from gbnf.grammar.ir import (
@@ -31,6 +31,7 @@ from gbnf.grammar.ir import (
     repeat,
     seq,
 )
+from gbnf.work_limits import schema_cache
 
 #: The least double above zero, as `repr` writes it: 5e-324.
 SMALLEST = Fraction(repr(nextafter(0.0, 1.0)))
@@ -67,7 +68,7 @@ UNBOUNDED_DIGITS = DigitLimits(integer=None, whole=308, fraction=None, small=Non
 _NO_FRACTION = DigitLimits(integer=None, whole=None, fraction=0, small=0)
 
 
-@lru_cache(maxsize=128)
+@schema_cache(maxsize=128)
 def _any_of(digits: str) -> Expr:
     """Return one of the digits."""
     return literal(digits) if len(digits) == 1 else char_class(digits)
@@ -305,7 +306,7 @@ def _mantissa(low: Fraction, high: Fraction | None, digits: DigitLimits) -> Expr
     return EMPTY_LANGUAGE if length > 1 else DigitWords(1, digits).between(least, greatest)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _exponents(first: int, last: int) -> Expr:
     """Return the exponents of an inclusive range; Python writes those of one digit as `e-07`."""
 

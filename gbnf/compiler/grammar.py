@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 
 from gbnf.compiler.decimals import BOUNDED_DIGITS, DigitLimits
@@ -16,6 +16,7 @@ from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Expr, Rules
 from gbnf.grammar.match import Match, Matcher
 from gbnf.grammar.stacks import MAX_STACKS, is_bounded
+from gbnf.work_limits import schema_cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +83,12 @@ class Grammar:
         return hash(self._text)
 
 
-@lru_cache(maxsize=32)  # a matcher grows with the texts that it sees, and compiled pools are kept for long
+@schema_cache(maxsize=32)  # a matcher grows with the texts that it sees, and compiled pools are kept for long
 def _matcher(grammar: Grammar) -> Matcher:
     return Matcher(grammar.rules)
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _is_bounded(grammar: Grammar) -> bool:
     return is_bounded(grammar.rules)
 
@@ -151,13 +152,13 @@ class _LinkedProductions(Mapping[str, Expr]):
         return dict, (self._merged,)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _primitive(name: str, whitespace: Whitespace, digits: DigitLimits) -> CompiledRules:
     """Return one primitive as a part of its own: schemas need different ones, and each is emitted once."""
     return CompiledRules.of(Rules({name: primitives(whitespace, digits)[name]}))
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def _shared_parts(
     needs: frozenset[str], whitespace: Whitespace, digits: DigitLimits
 ) -> tuple[CompiledRules, ...]:

@@ -8,7 +8,6 @@ spelling.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -28,6 +27,7 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.charset import ANY_CHAR, CharSet
+from gbnf.work_limits import schema_cache
 
 #: One unescaped character of a JSON string.
 PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
@@ -36,7 +36,7 @@ _FORCED = CharSet.of((0x00, 0x1F), '"\\')
 _LETTERS = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def raw_char(chars: CharSet) -> Expr:
     """Return one character of a non-empty set, raw."""
     if len(chars) == 1:
@@ -47,7 +47,7 @@ def raw_char(chars: CharSet) -> Expr:
     return CharClass(chars.ranges)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def json_char(chars: CharSet) -> Expr:
     """Return one character of a non-empty set, as spelled in a JSON string."""
     if chars == ANY_CHAR:
@@ -188,7 +188,7 @@ def _other_than(word: str, scope: Scope) -> Expr:
     return rest
 
 
-@lru_cache(maxsize=2048)
+@schema_cache(maxsize=2048)
 def _ending(word: str) -> Expr:
     """Return what `_along` returns for the end of a key: the same names occur again and again."""
     expr = _along(word, _KEY_MORE)
@@ -219,7 +219,7 @@ def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _other_char(excluded: str) -> Expr:
     """Return an unescaped character other than these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)

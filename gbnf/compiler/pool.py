@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from gbnf.compiler.grammar import CompiledRules, Grammar, link
@@ -29,6 +28,7 @@ from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.tool import offered_args
+from gbnf.work_limits import schema_cache
 
 _FROM_STEP = Ref("fromStep")
 #: Objects and arrays with more than this many others around them, of which the arguments of a call are the
@@ -123,7 +123,7 @@ class CompiledPool:
         return link(parts, self.findings, options.whitespace, options.digits)
 
 
-@lru_cache(maxsize=512)
+@schema_cache(maxsize=512)
 def _link_pool(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, strict: bool
 ) -> Grammar:
@@ -189,7 +189,7 @@ def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
     return CompiledRules.of(Rules({"root": seq(opening, factor_prefixes(branches), layout.end_object)}))
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def compile_tool(
     tool: Tool,
     options: CompileOptions,
@@ -222,7 +222,7 @@ def compile_tool(
     return compiled
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _variant(options: CompileOptions, has_steps: bool, notation: Notation) -> str:
     """Return what else than a tool decides about its rules, as text."""
     return f"{options!r} {has_steps} {notation!r}"

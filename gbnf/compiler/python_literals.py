@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from functools import partial
 
 from gbnf.compiler.automaton_rules import quoted_expr
 from gbnf.compiler.decimals import DigitWords
@@ -19,6 +19,7 @@ from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, alt, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
+from gbnf.work_limits import schema_cache
 
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\\": "\\"}
 _CONTROLS = CharSet.of((0x00, 0x1F), (0x7F, 0x7F))
@@ -81,7 +82,7 @@ def _spelled(char: str, quote: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-@lru_cache(maxsize=512)
+@schema_cache(maxsize=512)
 def _char(chars: CharSet, quote: str) -> Expr:
     """Return one character of a non-empty set, as spelled between quotes."""
     plain = chars - _CONTROLS - CharSet.of(quote, "\\")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
 
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
 from gbnf.grammar.passes import substitute
+from gbnf.work_limits import schema_cache
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 
@@ -32,7 +32,7 @@ def camel(*parts: str) -> str:
     return joined[0].lower() + joined[1:] if joined[0].isalpha() else f"n{joined}"
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def _capitalised(part: str) -> str:
     """Return the words of one part, each with a capital letter."""
     if not part.isascii():

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gbnf.compiler.decimals import DigitLimits
@@ -23,7 +22,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
-from gbnf.work_limits import TooManyStatesError, WorkLimitError, spend
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, schema_cache, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
 #: The work of emitting a value, in the units of `gbnf.work_limits`.
@@ -166,7 +165,7 @@ def _weight(expr: Expr) -> int:
             return 1
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _refused_in_floats(shape: Number) -> float | None:
     """Return one of the first numbers of the shape whose quotient by a divisor is no integer in floats."""
     for divisor in shape.divisors:

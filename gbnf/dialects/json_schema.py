@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.validation.argument_schemas import validation_schema
@@ -28,6 +27,7 @@ from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
+from gbnf.work_limits import schema_cache
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})
@@ -55,7 +55,7 @@ def call_schema(
     return _call_schema(pool_tools(tools, final_answer, ask_user), tuple(steps), closed)
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) -> dict[str, Any]:
     branches: list[dict[str, Any]] = []
     definitions: dict[str, Any] = {}

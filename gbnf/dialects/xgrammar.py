@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 from gbnf.compiler.grammar import Grammar
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import complement, matchable
 from gbnf.grammar.emit import emit, emit_expr
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
+from gbnf.work_limits import schema_cache
 
 _CARET, _DASH, _LAST_ASCII = ord("^"), ord("-"), 0x7F
 _NUL = (0, 0)  # no text contains it
@@ -35,7 +35,7 @@ _LONGEST_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\U([0-9A-F]{8})")
 _RUNS_ON = re.compile(f"(?<=[{re.escape(_LONG_ESCAPED)}])(?=[{_HEX_DIGITS}])")
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def xgrammar_text(grammar: Grammar) -> str:
     """Return the grammar for xgrammar: GBNF of the same language."""
     rules = grammar.rules

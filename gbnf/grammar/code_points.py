@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import CharClass, char_class
+from gbnf.work_limits import schema_cache
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -20,7 +20,7 @@ SURROGATES = (0xD800, 0xDFFF)
 _UNMATCHABLE = ((0, 0), SURROGATES)
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def matchable(of: CharClass) -> Ranges:
     """Return the class's code points that can occur in a text, as sorted, disjoint, inclusive ranges."""
     excluded = of.ranges if of.negated else complement(of.ranges)
@@ -40,7 +40,7 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(gaps)
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def first_bytes(of: CharClass) -> frozenset[int]:
     """Return the first bytes of the UTF-8 of the class's characters (they increase with the code point)."""
     return frozenset(

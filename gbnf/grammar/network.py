@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import TypeAlias
 
@@ -25,6 +24,7 @@ from gbnf.grammar.analysis import (
 )
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
+from gbnf.work_limits import schema_cache
 
 Cost: TypeAlias = float
 """An integer, or infinity where no text ends."""
@@ -170,6 +170,6 @@ def _choice(nexts: list[Node]) -> ChoiceNode:
     return ChoiceNode(nexts, min((node.cost for node in nexts), default=math.inf))
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def _bounds(of: CharClass) -> tuple[int, ...]:
     return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(of)))

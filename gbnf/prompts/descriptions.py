@@ -1,6 +1,6 @@
 """Descriptions of tools for a model, in several styles, and declarations of tools for chat templates.
 
-Which style is best depends on the model (`bench/styles.py` compares them):
+Which style is best depends on the model (`gbnf tune --style` measures each):
 
     minimal      find_files(base_path, pattern?)
     default      the signature with types, the description, a line per described argument

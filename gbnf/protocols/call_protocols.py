@@ -45,6 +45,7 @@ from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, Too
 from gbnf.tool_formats.streaming import TextCallDeltas
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
+from gbnf.work_limits import schema_cache
 
 
 class _ToolMessages(CallProtocol):
@@ -411,7 +412,7 @@ _MEMBER = ir.seq(
 )  # fmt: skip
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def with_reasoning_grammar(grammar: Grammar) -> Grammar:
     """Return a pool's grammar in which each call begins with reasoning."""
     root = grammar.rules.productions["root"]
@@ -446,7 +447,7 @@ _CALL = Ref("oneCall")
 _SPACES = r"[ \t\r\n]"
 
 
-@lru_cache(maxsize=512)
+@schema_cache(maxsize=512)
 def json_grammar(offered: Offered, *, also_final_answer: bool = False) -> Grammar:
     """Compile the grammar of an answer with calls of the tools, or of a text if it may be the final answer.
 

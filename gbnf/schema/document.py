@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 from weakref import ref
@@ -30,7 +30,7 @@ from gbnf.schema.keywords import (
 )
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
 from gbnf.surrogates import has_surrogate
-from gbnf.work_limits import WorkLimitError, is_spent
+from gbnf.work_limits import WorkLimitError, is_spent, schema_cache
 
 if TYPE_CHECKING:
     from referencing import Resource, Specification
@@ -110,7 +110,7 @@ class _LateResolver:
         return getattr(resolver, name)
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _specification(dialect: str) -> Specification[Any]:
     from referencing.jsonschema import DRAFT202012, specification_with  # noqa: PLC0415  # only for references
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from reprlib import Repr
 from typing import Any
 
@@ -26,6 +26,7 @@ from gbnf.schema.keywords import (
     TYPES,
     child_pointer,
 )
+from gbnf.work_limits import schema_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def _is_pattern(value: Any) -> bool:
     """Return whether ECMA-262 or Python's `re` reads the pattern."""
     from gbnf.regular.pattern_parser import parse_pattern  # noqa: PLC0415  # most schemas have no patterns

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gbnf.regular.pattern_syntax import PatternError
-from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, spend
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, schema_cache, spend
 
 if TYPE_CHECKING:
     import regex
@@ -101,7 +100,7 @@ def _expanded_length(pattern: str) -> int:
     return sum(groups)
 
 
-@lru_cache(maxsize=128)
+@schema_cache(maxsize=128)
 def _regex_pattern(pattern: str) -> regex.Pattern[str] | None:
     """Compile the pattern with `regex`, `$` being the very end; None if `regex` can't read it."""
     import regex  # noqa: PLC0415  # most patterns have an automaton

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal as OneOf
 from typing import TypeAlias
 
@@ -45,6 +44,7 @@ from gbnf.tool_formats.cursor import SPACE
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, JsonArguments, Reasoning
 from gbnf.tool_formats.text_calls import BEGINNING, OTHER_OBJECT, RULES, TEXT_CALLS
+from gbnf.work_limits import schema_cache
 
 #: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4
@@ -102,7 +102,7 @@ class CallShape:
         return all((spelled + after).find(after) == len(spelled) for spelled, after in names)
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
     """Return the shapes of the format's heads: its own, then the others that models write."""
     found: dict[tuple[str, tuple[str | Blank, ...]], list[tuple[str | Blank, ...]]] = {}
@@ -153,7 +153,7 @@ class IdRules:
         self.part = CompiledRules.of(Rules(table.productions))
 
 
-id_rules = lru_cache(maxsize=64)(IdRules)
+id_rules = schema_cache(maxsize=64)(IdRules)
 
 
 def call_expr(
@@ -209,7 +209,7 @@ class Opening:
     heads: tuple[tuple[int, str], ...]
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def openings(form: FormatFields) -> tuple[Opening, ...]:
     """Return the ways in which the calls of an answer begin."""
     found: dict[str, list[tuple[int, str]]] = {}
@@ -238,7 +238,7 @@ def calls_rule(number: int) -> str:
     return f"{CALLS}{number + 1}" if number else CALLS
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def answer_rules(form: FormatFields, content: Content, reasoning: bool) -> CompiledRules:
     """Return the rules of an answer. The first is `root`; they refer to `calls_rule` of each opening.
 

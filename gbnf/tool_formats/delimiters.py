@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.tool_formats.cursor import Delimiters, lenient
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.pieces import join_pieces
+from gbnf.work_limits import schema_cache
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {
@@ -105,7 +105,7 @@ class FormatDelimiters:
         self.in_reasoning = Delimiters([*self.reasoning_end.patterns, *opening])
 
 
-format_delimiters = lru_cache(maxsize=64)(FormatDelimiters)
+format_delimiters = schema_cache(maxsize=64)(FormatDelimiters)
 
 
 def _without_begin(begin: str, head: tuple[Part, ...]) -> list[tuple[Part, ...]]:

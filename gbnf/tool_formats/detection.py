@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
@@ -48,6 +47,7 @@ from gbnf.tool_formats.probing import (
 from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
+from gbnf.work_limits import schema_cache
 
 _UNKNOWN_EOS = "<|unknown_eos|>"
 _HARMONY_CHANNELS = ("commentary", "analysis")
@@ -55,7 +55,7 @@ _HARMONY_TYPES = ("", " <|constrain|>json", " json")
 _HARMONY_TEXTS = ("<|channel|>commentary<|message|>", "<|channel|>final <|constrain|>json<|message|>")
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def detect(template: str, *, bos_token: str = "", eos_token: str = "") -> ToolFormat:
     """Return the tool-call format of a chat template.
 

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import regex
@@ -25,6 +24,7 @@ from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Str
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
+from gbnf.work_limits import schema_cache
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))
@@ -342,7 +342,7 @@ class ElementReader:
         return (yield from self._cursor.match(members.heads, read=False)) is not None
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def _groups(forms: ValueForms) -> dict[str, FormGroup]:
     """Return the forms by the pattern of what comes before their values, except for whitespace at its end."""
     found: dict[str, FormGroup] = {}
@@ -356,13 +356,13 @@ def _groups(forms: ValueForms) -> dict[str, FormGroup]:
     return found
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _array_members(nested: NestedElements) -> Members:
     groups, around = _groups(nested.items), (nested.array_begin, nested.array_separator, nested.array_end)
     return Members("[]", around, groups, *(() if any(map(str.strip, around[1:])) else groups))
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _members(
     arguments: ElementArguments, begin: str, separator: str, end: str, ends: tuple[str, ...] = ()
 ) -> Members:
@@ -377,12 +377,12 @@ def _members(
     return Members("{}", (begin, separator, end), heads, before_key, *ends)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _literals(alternatives: frozenset[tuple[Part, ...]], key: str) -> Delimiters:
     return Delimiters(sorted(joined(parts, key=key) for parts in alternatives))
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _value_end(afters: frozenset[tuple[Part, ...]], follow: tuple[str, ...], key: str) -> Delimiters:
     """Return the patterns of what ends a value, with the whitespace of `after` before it."""
     following = "|".join(follow)

@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.layout import Whitespace
@@ -27,6 +26,7 @@ from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
+from gbnf.work_limits import schema_cache
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -168,7 +168,7 @@ class Prober:
         return shared
 
 
-@lru_cache(maxsize=128)
+@schema_cache(maxsize=128)
 def _prompt(prober: Prober, reasoning: bool) -> tuple[str, str]:
     """Return the prompt of an answer to `QUERY`, and what asks for the answer at its end."""
     prompt = prober.render([USER], generate=True, reasoning=reasoning)

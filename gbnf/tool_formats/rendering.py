@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.results import ToolCall
@@ -22,6 +21,7 @@ from gbnf.tool_formats.probing import (
 )
 from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
+from gbnf.work_limits import schema_cache
 
 
 def render_prompt(
@@ -89,7 +89,7 @@ def render_calls(form: FormatFields, calls: Sequence[ToolCall]) -> str:
     return _prompted(form) + without_reasoning(answer, form.reasoning).removesuffix(form.turn_end)
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _prober(template: str, bos_token: str, eos_token: str) -> Prober:
     return find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
 

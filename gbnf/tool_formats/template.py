@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -26,6 +25,7 @@ from jinja2.parser import Parser
 
 from gbnf.errors import ToolFormatError
 from gbnf.tool_formats.sandbox import ModifiesError, RefusedError, compile_template, limited
+from gbnf.work_limits import schema_cache
 
 #: The characters of a template.
 MAX_SOURCE = 1_000_000
@@ -99,7 +99,7 @@ OWN_VARIABLES = frozenset(
 """Variables of templates that only their renderer sets."""
 
 
-@lru_cache(maxsize=8)
+@schema_cache(maxsize=8)
 def template_variables(source: str) -> frozenset[str]:
     """Return the variables of a template that a request may set; none of one that is malformed."""
     environment = jinja2.Environment(extensions=[_GenerationTag, jinja2.ext.loopcontrols])  # noqa: S701 - renders nothing
@@ -109,7 +109,7 @@ def template_variables(source: str) -> frozenset[str]:
         return frozenset()
 
 
-@lru_cache(maxsize=8)  # the format is detected by several renderers
+@schema_cache(maxsize=8)  # the format is detected by several renderers
 def _compiled(source: str, *, mutable: bool) -> jinja2.Template:
     filters: dict[str, Callable[..., Any]] = {"tojson": _tojson, "from_json": json.loads}
     extensions = [_GenerationTag, jinja2.ext.loopcontrols]

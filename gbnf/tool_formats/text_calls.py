@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.grammar import CompiledRules
@@ -36,6 +35,7 @@ from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
 from gbnf.tool_formats.cursor import SPACE, Delimiters
+from gbnf.work_limits import schema_cache
 
 TEXT_CALLS, OTHER_OBJECT = "textCalls", "otherObject"
 """The rules of calls in a text, and of how an object begins that names no offered tool."""
@@ -122,7 +122,7 @@ def _key(names: Iterable[str]) -> Expr:
     return factor_prefixes([literal(json_string(name)) for name in names])
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def other_object_rules(names: tuple[str, ...], excluded: tuple[str, ...]) -> CompiledRules:
     """Return the rules of the beginning of an object up to a name that is none of these.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.parser import resolve_calls
@@ -48,15 +47,16 @@ from gbnf.tool_formats.rendering import render_calls, render_prompt
 from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tool_formats.text_calls import OTHER_OBJECT, RULES, TEXT_CALLS, other_object_rules, text_call_rules
 from gbnf.tools import Tool
+from gbnf.work_limits import schema_cache
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def _no_calls_grammar(form: FormatFields, reasoning: bool, content: Content = "none") -> Grammar:
     """Compile the grammar of an answer without calls."""
     return link([answer_rules(form, content, reasoning)], (), "default")
 
 
-@lru_cache(maxsize=512)
+@schema_cache(maxsize=512)
 def _calls_grammar(
     form: FormatFields,
     tools: tuple[Tool, ...],
@@ -165,7 +165,7 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
     return rules
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def quoted(expr: Expr) -> Expr:
     """Return the expression of the same texts, each as the content of a JSON string without its quotes.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from gbnf.calls.parsing.lenient_json import PAIRS
 from gbnf.errors import GbnfError
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
+from gbnf.work_limits import schema_cache
 
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
 _OUTSIDE = Delimiters(['"', *_BRACKETS])
@@ -55,7 +55,7 @@ def read_literal(cursor: AnswerCursor, take: Take, end: Delimiters, *, inside: b
 _LITERAL = Delimiters(['"', "'", *_BRACKETS, r"\(", r"\)"])
 
 
-@lru_cache(maxsize=256)
+@schema_cache(maxsize=256)
 def _with_ends(end: Delimiters) -> Delimiters:
     return Delimiters([*end.patterns, *_LITERAL.patterns])
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TypeAlias
+
+from gbnf.work_limits import schema_cache
 
 UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|[\0@]")
@@ -134,7 +135,7 @@ def _is_path(piece: str) -> bool:
     return len(others) > 1 or others[-1] == "" or bool(_EXTENSION.search(others[-1]))
 
 
-@lru_cache(maxsize=8)
+@schema_cache(maxsize=8)
 def _words_of(text: str) -> _Words:
     """Return the words to search; cached, since a request is searched several times in each step."""
     return _words(without_paths(text))
@@ -154,7 +155,7 @@ def plain_text(text: str) -> str:
     return text.casefold() if text.isascii() else "".join(map(_plain_character, text))
 
 
-@lru_cache(maxsize=4096)
+@schema_cache(maxsize=4096)
 def _plain_character(char: str) -> str:
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(part for part in decomposed if not unicodedata.combining(part))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.tools import Tool
@@ -21,6 +21,7 @@ from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
 from gbnf.tools.ranking import BM25, Ranker
+from gbnf.work_limits import schema_cache
 
 BEST = 3
 """How many tools a margin keeps in any case: those with the highest scores."""
@@ -210,8 +211,8 @@ class _ProviderPhrases:
         return named, placed
 
 
-_provider_phrases = lru_cache(maxsize=8)(_ProviderPhrases)
-_finder = lru_cache(maxsize=64)(PhraseMatcher)
+_provider_phrases = schema_cache(maxsize=8)(_ProviderPhrases)
+_finder = schema_cache(maxsize=64)(PhraseMatcher)
 
 
 def _words_for(provider: Provider) -> tuple[str, ...]:

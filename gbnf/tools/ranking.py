@@ -24,7 +24,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, Protocol
 
@@ -32,6 +31,7 @@ from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
 from gbnf.tools.request_values import QUOTED, most_calls, numbers_in
 from gbnf.tools.tool import Tool
+from gbnf.work_limits import schema_cache
 
 _SATURATION: Final = 3.0
 """BM25's k1: the weighted frequency at which a word counts half as much as it can."""
@@ -257,13 +257,13 @@ def _phrases_in(spaced: str, tool: Tool) -> frozenset[str]:
     return frozenset(phrase for phrase in _phrases(tool) if f" {phrase} " in spaced)
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _phrases(tool: Tool) -> tuple[str, ...]:
     words = (_WORD.findall(plain_text(text)) for text in tool.affinity)
     return tuple(" ".join(several) for several in words if len(several) > 1)
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
     if words := _words_of_affinity(tool):
@@ -325,7 +325,7 @@ def file_readers(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     return tuple(tool for tool in file_tools(tools) if tool.run.effect == "read")
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _described(tool: Tool) -> frozenset[str]:
     """Return the terms of a tool but for those of its values: a form may ask for a file."""
     texts = [text for field, text in _texts(tool) if field != "values"]
@@ -382,7 +382,7 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
     return max(sorted(counts), key=counts.__getitem__)
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _affinity(tool: Tool) -> frozenset[str]:
     return frozenset(
         term for word in _words_of_affinity(tool) for terms in _affinity_terms(word) for term in terms
@@ -394,7 +394,7 @@ def _words_of_affinity(tool: Tool) -> tuple[str, ...]:
     return tuple(text for text in tool.affinity if len(_WORD.findall(text)) == 1)
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def word_stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, each marked with its language, without numbers and stop words."""
     words = islice(_stemmed(text), _MAX_QUERY_WORDS)
@@ -423,7 +423,7 @@ def _query_words(query: str) -> dict[tuple[str, ...], float]:
     return weights
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _document(tool: Tool, *, of_purpose: bool = False) -> Mapping[str, float]:
     """Return the terms of a tool, each with its frequency, weighted and divided by the lengths of fields."""
     frequencies: defaultdict[str, float] = defaultdict(float)
@@ -504,7 +504,7 @@ def _affinity_terms(text: str) -> Iterator[tuple[str, ...]]:
     return ((*terms, f"{_FORM}{word}") for word, terms in _stemmed(text) if terms)
 
 
-@lru_cache(maxsize=65536)
+@schema_cache(maxsize=65536)
 def _stem(word: str, language: str) -> str:
     if len(word) > _LONGEST_WORD:
         return word

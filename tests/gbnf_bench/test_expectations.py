@@ -78,7 +78,7 @@ def test_a_malformed_schema_is_refused_at_its_location(
 ) -> None:
     with pytest.raises(SuiteFieldError) as caught:
         read_expectation(written, ("answer",))
-    assert caught.value.at == ("answer", *at)
+    assert caught.value.key_path == ("answer", *at)
     assert said in f"{caught.value.problem} {caught.value.hint}"
 
 

@@ -61,7 +61,7 @@ def _played(case: Case) -> Iterator[dict[str, Any]]:
         steps[number] = len(steps) + 1
         tool = bundled_tools()[expected.name]
         arguments: dict[str, Any] = {}
-        for name, expectation in expected.known.items():
+        for name, expectation in expected.expectations.items():
             referred = step_number(expectation) if name in tool.step_references else None
             if name in expected.arguments or name in tool.args.get("required", ()) or name == "body":
                 arguments[name] = steps[referred] if referred is not None else _value(name, expectation)

@@ -45,20 +45,22 @@ def fault(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
 
 def has_right_names(entry: LeaderboardEntry, calls: Sequence[Call]) -> bool:
     """Return whether the calls are of the expected functions, each as often as expected."""
-    return Counter(name for name, _ in calls) == Counter(name for each in entry.expected for name in each)
+    return Counter(name for name, _ in calls) == Counter(
+        name for expected in entry.expected for name in expected
+    )
 
 
 def _unmatched(entry: LeaderboardEntry, calls: Sequence[Call]) -> str | None:
     """Assign to each expected call the first made call that matches and is not assigned yet."""
     functions = {function["name"]: function for function in reversed(entry.functions)}
-    left = list(calls)
+    free = list(calls)
     for expected in entry.expected:
         [(name, values)] = expected.items()
-        found = [(call, call_fault(functions[name], values, call)) for call in left]
-        fitting = next((call for call, wrong in found if wrong is None), None)
+        verdicts = [(call, call_fault(functions[name], values, call)) for call in free]
+        fitting = next((call for call, wrong in verdicts if wrong is None), None)
         if fitting is None:
-            return found[0][1] if len(found) == 1 else f"no call fits the expected {name}"
-        left.remove(fitting)
+            return verdicts[0][1] if len(verdicts) == 1 else f"no call fits the expected {name}"
+        free.remove(fitting)
     return None
 
 
@@ -96,29 +98,31 @@ def is_right(value: Any, parameter: Mapping[str, Any], acceptable: Sequence[Any]
         return False
     if not is_variable:
         if wanted is dict:
-            return any(_is_right_object(value, each) for each in acceptable if isinstance(each, Mapping))
+            return any(
+                _is_right_object(value, choice) for choice in acceptable if isinstance(choice, Mapping)
+            )
         if wanted is list and inner is dict:
-            return any(_are_right_objects(value, each) for each in _lists(acceptable))
+            return any(_are_right_objects(value, choice) for choice in _lists(acceptable))
         if wanted is str:
-            return _plain(value) in [_plain(each) for each in acceptable if isinstance(each, str)]
+            return _plain(value) in [_plain(choice) for choice in acceptable if isinstance(choice, str)]
         if wanted is list:
             plain = [_plain(item) for item in value]
-            return any(plain == [_plain(item) for item in each] for each in _lists(acceptable))
+            return any(plain == [_plain(item) for item in choice] for choice in _lists(acceptable))
     return value in acceptable
 
 
 def _lists(acceptable: Sequence[Any]) -> Iterator[list[Any]]:
     """Return the acceptable lists; "" stands for an empty one, as in the leaderboard's checker."""
-    for each in acceptable:
-        if isinstance(each, list):
-            yield each
-        elif each == _LEFT_OUT:
+    for choice in acceptable:
+        if isinstance(choice, list):
+            yield choice
+        elif choice == _LEFT_OUT:
             yield []
 
 
 def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[Any]) -> bool | None:
     """Return whether the type is correct although it is not the declared one; None if it is wrong."""
-    kind, written = type(value), next((type(each) for each in acceptable if each != _LEFT_OUT), None)
+    kind, written = type(value), next((type(choice) for choice in acceptable if choice != _LEFT_OUT), None)
     if kind is wanted:
         fits = inner is None or _items_typed(value, inner, acceptable)
         return (written is not None and written is not wanted) if fits else None
@@ -127,25 +131,27 @@ def _typed(value: Any, wanted: type, inner: type | None, acceptable: Sequence[An
 
 def _items_typed(values: Sequence[Any], inner: type, acceptable: Sequence[Any]) -> bool:
     """Return whether every item has the inner type, or that of an acceptable list's first item."""
-    lists: list[Sequence[Any] | None] = [each if isinstance(each, list) else None for each in acceptable]
+    lists: list[Sequence[Any] | None] = [
+        choice if isinstance(choice, list) else None for choice in acceptable
+    ]
     return any(
-        each is None or all(_typed(value, inner, None, each) is not None for value in values)
-        for each in lists
+        items is None or all(_typed(value, inner, None, items) is not None for value in values)
+        for items in lists
     )
 
 
 def _is_right_object(value: Mapping[str, Any], acceptable: Mapping[str, Any]) -> bool:
-    choices = {key: each if isinstance(each, list) else [each] for key, each in acceptable.items()}
+    choices = {key: choice if isinstance(choice, list) else [choice] for key, choice in acceptable.items()}
     for key, member in value.items():
-        if _plain(member) not in [_plain(each) for each in choices.get(key, ())]:
+        if _plain(member) not in [_plain(choice) for choice in choices.get(key, ())]:
             return False
-    return all(key in value or _LEFT_OUT in each for key, each in choices.items())
+    return all(key in value or _LEFT_OUT in choice for key, choice in choices.items())
 
 
 def _are_right_objects(values: Sequence[Any], acceptable: Sequence[Any]) -> bool:
     return len(values) == len(acceptable) and all(
-        isinstance(value, Mapping) and isinstance(each, Mapping) and _is_right_object(value, each)
-        for value, each in zip(values, acceptable, strict=True)
+        isinstance(value, Mapping) and isinstance(choice, Mapping) and _is_right_object(value, choice)
+        for value, choice in zip(values, acceptable, strict=True)
     )
 
 
@@ -170,13 +176,13 @@ def right_calls(entry: LeaderboardEntry) -> Iterator[Call]:
 def _variants(expected: PossibleAnswer, required: Sequence[str]) -> Iterator[Call]:
     [(name, values)] = expected.items()
     choices = {
-        argument: [_written(each) for each in acceptable if each != _LEFT_OUT]
+        argument: [_written(choice) for choice in acceptable if choice != _LEFT_OUT]
         for argument, acceptable in values.items()
     }
-    usual = {argument: found[0] for argument, found in choices.items() if found}
+    usual = {argument: options[0] for argument, options in choices.items() if options}
     yield name, usual
-    for argument, found in choices.items():
-        for other in found[1:]:
+    for argument, options in choices.items():
+        for other in options[1:]:
             yield name, {**usual, argument: other}
     least = {
         argument: value
@@ -195,11 +201,15 @@ def _written(acceptable: Any) -> Any:
     match acceptable:
         case Mapping():
             return {
-                key: _written(found[0])
-                for key, each in acceptable.items()
-                if (found := [one for one in each if one != _LEFT_OUT] if isinstance(each, list) else [each])
+                key: _written(values[0])
+                for key, value in acceptable.items()
+                if (
+                    values := [item for item in value if item != _LEFT_OUT]
+                    if isinstance(value, list)
+                    else [value]
+                )
             }
         case list():
-            return [_written(each) for each in acceptable]
+            return [_written(value) for value in acceptable]
         case _:
             return acceptable

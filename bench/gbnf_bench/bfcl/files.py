@@ -80,23 +80,23 @@ def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | No
             raise ResultsFileError(f"the category {name!r} is not run; run are {', '.join(CATEGORIES)}")
         if name not in CATEGORIES:
             raise ResultsFileError(f"there is no category {name!r}; there are {', '.join(CATEGORIES)}")
-    found = {
+    files = {
         match["category"]: path
         for path in sorted(folder.glob("BFCL_*"))
         if (match := _FILE.fullmatch(path.name)) is not None
     }
-    if not found:
+    if not files:
         raise ResultsFileError(
             f"{folder} holds no BFCL_v4_<category>.json. Give the folder `bfcl_eval/data` of the leaderboard."
         )
-    wanted = [name for name in CATEGORIES if name in found and (not categories or name in categories)]
-    if missing := [name for name in categories if name not in found]:
+    wanted = [name for name in CATEGORIES if name in files and (not categories or name in categories)]
+    if missing := [name for name in categories if name not in files]:
         raise ResultsFileError(
-            f"{folder} holds no file of the category {missing[0]}; it has {', '.join(found)}"
+            f"{folder} holds no file of the category {missing[0]}; it has {', '.join(files)}"
         )
     return Leaderboard(
-        {name: tuple(_entries(name, found[name], limit)) for name in wanted},
-        tuple(name for name in found if name not in CATEGORIES),
+        {name: tuple(_entries(name, files[name], limit)) for name in wanted},
+        tuple(name for name in files if name not in CATEGORIES),
     )
 
 
@@ -140,7 +140,7 @@ def _entries(category: str, path: Path, limit: int | None) -> Iterator[Leaderboa
 
 def _choices(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the acceptable values of each argument, a single one as a list."""
-    return {key: each if isinstance(each, list) else [each] for key, each in values.items()}
+    return {key: value if isinstance(value, list) else [value] for key, value in values.items()}
 
 
 def _lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -43,84 +43,84 @@ def tools_of(functions: Sequence[Mapping[str, Any]]) -> dict[str, Tool]:
     A tool's name differs from the function's if a tool can't have that name. Raises ManifestError if the
     parameters are not a schema after the conversion.
     """
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     taken: set[str] = set()
     for function in functions:
-        if function["name"] in found:
+        if function["name"] in tools:
             continue
         name = _tool_name(function["name"], taken)
         taken.add(name)
-        found[function["name"]] = Tool.from_mapping(
+        tools[function["name"]] = Tool.from_mapping(
             {
                 "name": name,
                 "description": str(function.get("description", "")),
                 "args": {"type": "object", **_schema({**function.get("parameters", {}), "type": "dict"})},
             }
         )
-    return found
+    return tools
 
 
 def _tool_name(name: str, taken: set[str]) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:120]
     if not re.fullmatch(NAME_PATTERN, plain) or plain in RESERVED_NAMES:
         plain = f"f_{plain}"
-    number, found = 2, plain
-    while found in taken:
-        number, found = number + 1, f"{plain}_{number}"
-    return found
+    number, free = 2, plain
+    while free in taken:
+        number, free = number + 1, f"{plain}_{number}"
+    return free
 
 
-def _schema(given: Any) -> dict[str, Any]:
+def _schema(source: Any) -> dict[str, Any]:
     """Return a parameter's description as JSON Schema.
 
     Keywords that the leaderboard's rules do not use are omitted.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(source, Mapping):
         return {}
-    declared = given.get("type")
-    types = [_TYPES.get(str(each)) for each in (declared if isinstance(declared, list) else [declared])]
-    known = [each for each in dict.fromkeys(types) if each is not None]
+    declared = source.get("type")
+    types = [_TYPES.get(str(name)) for name in (declared if isinstance(declared, list) else [declared])]
+    kinds = [kind for kind in dict.fromkeys(types) if kind is not None]
     schema: dict[str, Any] = {
         key: value
-        for key, value in given.items()
+        for key, value in source.items()
         if key in _BOUNDS and isinstance(value, _BOUNDS[key]) and not isinstance(value, bool)
     }
-    if isinstance(given.get("description"), str):
-        schema["description"] = given["description"]
+    if isinstance(source.get("description"), str):
+        schema["description"] = source["description"]
     if None not in types:
-        schema["type"] = known[0] if len(known) == 1 else known
-    choices = given.get("enum")
+        schema["type"] = kinds[0] if len(kinds) == 1 else kinds
+    choices = source.get("enum")
     choices = choices if isinstance(choices, list) else []
-    if fitting := [each for each in choices if None in types or _is_of(each, known)]:
+    if fitting := [choice for choice in choices if None in types or _is_of(choice, kinds)]:
         schema["enum"] = fitting
-    if "array" in known:
-        items = given.get("items")
+    if "array" in kinds:
+        items = source.get("items")
         if choices and not fitting and not (isinstance(items, Mapping) and "enum" in items):
             items = {**(items or {}), "enum": choices}  # the document lists the choices of the items
         if items is not None:
             schema["items"] = _schema(items)
-    if "object" in known:
-        _add_members(schema, given)
+    if "object" in kinds:
+        _add_members(schema, source)
     return schema
 
 
 def _is_of(value: Any, types: Sequence[str]) -> bool:
     if isinstance(value, bool):
         return "boolean" in types
-    return any(isinstance(value, _OF_TYPE[each]) for each in types)
+    return any(isinstance(value, _OF_TYPE[kind]) for kind in types)
 
 
-def _add_members(schema: dict[str, Any], given: Mapping[str, Any]) -> None:
-    properties = given.get("properties")
+def _add_members(schema: dict[str, Any], source: Mapping[str, Any]) -> None:
+    properties = source.get("properties")
     if isinstance(properties, Mapping):
         schema["properties"] = {name: _schema(member) for name, member in properties.items()}
-    required = given.get("required")
-    known = [
+    required = source.get("required")
+    names = [
         name
         for name in (dict.fromkeys(required) if isinstance(required, list) else ())
         if name in schema.get("properties", {})
     ]
-    if known:
-        schema["required"] = known
-    if isinstance(given.get("additionalProperties"), Mapping):
-        schema["additionalProperties"] = _schema(given["additionalProperties"])
+    if names:
+        schema["required"] = names
+    if isinstance(source.get("additionalProperties"), Mapping):
+        schema["additionalProperties"] = _schema(source["additionalProperties"])

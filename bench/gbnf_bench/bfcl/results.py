@@ -46,9 +46,9 @@ class Grades:
         if value["format"] != FORMAT:
             raise ValueError(f"its format is {value['format']!r}, and this version reads {FORMAT!r}")
         correct: dict[str, dict[tuple[str, str], bool]] = {}
-        for each in value["answers"]:
-            key = (str(each["category"]), str(each["id"]))
-            correct.setdefault(each["configuration"], {})[key] = bool(each["right"])
+        for answer in value["answers"]:
+            key = (str(answer["category"]), str(answer["id"]))
+            correct.setdefault(answer["configuration"], {})[key] = bool(answer["right"])
         return cls(str(value["label"]), correct)
 
     @classmethod
@@ -64,9 +64,9 @@ def write_answers(about: Mapping[str, Any], answers: Mapping[Question, GradedAns
         **about,
         "answers": [
             {
-                "id": each.entry.id,
-                "category": each.entry.category,
-                "configuration": each.configuration.name,
+                "id": job.entry.id,
+                "category": job.entry.category,
+                "configuration": job.configuration.name,
                 "right": answer.fault is None,
                 "fault": answer.fault,
                 "valid": answer.valid,
@@ -75,7 +75,7 @@ def write_answers(about: Mapping[str, Any], answers: Mapping[Question, GradedAns
                 "seconds": answer.seconds,
                 "calls": [{"name": name, "arguments": arguments} for name, arguments in answer.calls],
             }
-            for each, answer in answers.items()
+            for job, answer in answers.items()
         ],
     }
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
@@ -86,7 +86,7 @@ def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
     rows = []
     for (category, name), group in _groups(answers).items():
         graded = [answer for _, answer in group]
-        right = share([each.fault is None for each in graded])
+        right = share([grade.fault is None for grade in graded])
         named = [
             has_right_names(question.entry, answer.calls)
             for question, answer in group
@@ -96,13 +96,13 @@ def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
             (
                 f"{category} ({len(group)})",
                 _label(name),
-                str(sum(bool(each.calls) for each in graded)),
-                str(sum(each.valid for each in graded)),
+                str(sum(bool(grade.calls) for grade in graded)),
+                str(sum(grade.valid for grade in graded)),
                 str(sum(named)) if named and group[0][0].entry.expected else "–",
-                f"{sum(each.fault is None for each in graded)} = {_with_interval(right)}",
-                str(sum(each.truncated for each in graded)),
-                f"{fmean(each.tokens for each in graded):.0f}",
-                f"{fmean(each.seconds for each in graded):.1f}",
+                f"{sum(grade.fault is None for grade in graded)} = {_with_interval(right)}",
+                str(sum(grade.truncated for grade in graded)),
+                f"{fmean(grade.tokens for grade in graded):.0f}",
+                f"{fmean(grade.seconds for grade in graded):.1f}",
             )
         )
     return TextTable("the calls of each configuration", _HEADS, tuple(rows))
@@ -110,8 +110,8 @@ def table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
 
 def gain_table(answers: Mapping[Question, GradedAnswer]) -> TextTable:
     """Return the differences in right answers from the first configuration, paired by question."""
-    first, *others = dict.fromkeys(each.configuration.name for each in answers)
-    hits = {key: [each.fault is None for _, each in group] for key, group in _groups(answers).items()}
+    first, *others = dict.fromkeys(job.configuration.name for job in answers)
+    hits = {key: [grade.fault is None for _, grade in group] for key, group in _groups(answers).items()}
     rows = [
         (
             f"{category} ({len(before)})",
@@ -139,21 +139,21 @@ def _label(configuration: str) -> str:
     return "free text" if configuration == "none" else configuration
 
 
-def _with_interval(found: Estimate) -> str:
-    interval = "" if found.low is None else f" [{found.low:.0%}–{found.high:.0%}]"
-    return "–" if found.value is None else f"{found.value:.0%}{interval}"
+def _with_interval(rate: Estimate) -> str:
+    interval = "" if rate.low is None else f" [{rate.low:.0%}–{rate.high:.0%}]"
+    return "–" if rate.value is None else f"{rate.value:.0%}{interval}"
 
 
 def compare(first: Grades, second: Grades) -> tuple[TextTable, ...]:
     """Return the differences by category, over the configurations and questions that both have."""
     tables = []
-    for name, one in first.correct.items():
-        other = second.correct.get(name, {})
-        common = [key for key in one if key in other]
+    for name, old in first.correct.items():
+        new = second.correct.get(name, {})
+        common = [key for key in old if key in new]
         rows = []
         for category in [*dict.fromkeys(category for category, _ in common), None]:
             keys = [key for key in common if category in {None, key[0]}]
-            before, after = [one[key] for key in keys], [other[key] for key in keys]
+            before, after = [old[key] for key in keys], [new[key] for key in keys]
             change = share_difference(before, after)
             rows.append(
                 (

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.parsing.lenient_json import extent, load
@@ -37,6 +36,7 @@ from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
+from gbnf.work_limits import schema_cache
 
 #: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(
@@ -215,7 +215,7 @@ def parse_segments(text: str, segments: Sequence[ParsedSpan], names: ToolNames) 
     return ToolCalls(calls, chosen.syntax, invalid, prose.rstrip(), reasoning, tuple(notes), *around)
 
 
-_names = lru_cache(maxsize=64)(ToolNames)
+_names = schema_cache(maxsize=64)(ToolNames)
 
 
 def _text_of(text: str, segments: Sequence[ParsedSpan], kind: str | None = None) -> str:

@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, extent, load
@@ -20,6 +19,7 @@ from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, has_type, parse_json
+from gbnf.work_limits import schema_cache
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""
@@ -134,7 +134,7 @@ def _gemma_as_json(text: str, begin: int, end: int) -> str:
     return _GEMMA.sub(_as_json, text[begin:end])
 
 
-@lru_cache(maxsize=8)  # for all calls of a text
+@schema_cache(maxsize=8)  # for all calls of a text
 def _masked(text: str) -> str:
     """Return a text of the same length with Gemma's strings in quotes and without their content."""
     return _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from gbnf.calls.validation.argument_schemas import validation_schema
@@ -15,7 +14,7 @@ from gbnf.schema.closing import InPlaceSchemas
 from gbnf.strict_json import has_type
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work, schema_cache
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100
@@ -126,7 +125,7 @@ def _argument_errors(
             yield f"tool '{tool}' needs at least one of {list(group)}"
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
     from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - needed once arguments are judged
 
@@ -176,7 +175,7 @@ def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ..
         return (f"the entries can't be judged ({type(error).__name__})",)
 
 
-@lru_cache(maxsize=1024)
+@schema_cache(maxsize=1024)
 def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
     from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - as above
 

@@ -41,8 +41,8 @@ _ARGUMENTS = "gbnf_server.arguments"  # in the context: those of the command lin
 class _Gbnf(ConvertsLazily, TyperGroup):
     """Loads a command when it runs, and escapes control characters in messages that quote arguments."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.commands: Any = Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as in the base class
@@ -58,9 +58,9 @@ class _Gbnf(ConvertsLazily, TyperGroup):
         ctx.meta[_ARGUMENTS] = args[:end]
         return super().parse_args(ctx, args)
 
-    def make_context(self, *given: Any, **extra: Any) -> Any:
+    def make_context(self, *args: Any, **extra: Any) -> Any:
         with _readable():
-            return super().make_context(*given, **extra)
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         with _readable():

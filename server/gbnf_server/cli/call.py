@@ -120,18 +120,18 @@ def _read_pairs(texts: Sequence[str], tool: Tool) -> dict[str, Any]:
     """Return the arguments in `KEY=VALUE` texts, each value read so that it has the fewest errors."""
     from gbnf import validate_call
 
-    given: dict[str, list[str]] = {}
+    values_by_key: dict[str, list[str]] = {}
     for text in texts:
         if not _is_pair(text):
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="KEY=VALUE")
         key, _, value = text.partition("=")
-        given.setdefault(key, []).append(value)
+        values_by_key.setdefault(key, []).append(value)
 
     def count_errors(argument: tuple[str, Any]) -> int:
         return len(validate_call({"name": tool.name, "arguments": dict([argument])}, [tool]).errors)
 
     arguments: dict[str, Any] = {}
-    for key, values in given.items():
+    for key, values in values_by_key.items():
         read = [_json_or_text(value) for value in values]
         meanings = [*(read + values if len(values) == 1 else ()), read, values]
         arguments |= [min(((key, meaning) for meaning in meanings), key=count_errors)]

@@ -139,22 +139,22 @@ def _summary(name: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     source = Path(spec.origin).read_text("utf-8")
-    found = re.search(_SUMMARY.format(attribute), source, re.DOTALL | re.MULTILINE)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(_SUMMARY.format(attribute), source, re.DOTALL | re.MULTILINE)
+    return " ".join(match[1].split()) if match else ""
 
 
 @cache
 def _load(name: str) -> Any:
     """Return a command. Raises KeyError."""
     module, attribute = _place(name)
-    found = getattr(import_module(module), attribute)
-    if isinstance(found, typer.Typer):
-        group = get_group(found)
+    command = getattr(import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        group = get_group(command)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    texts = [found.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [found.__doc__]
-    alone.command(name, cls=_Command, help=reflow(*texts))(with_options(found))
+    texts = [command.__doc__, EXIT_CODES] if name in _WITH_EXIT_CODES else [command.__doc__]
+    alone.command(name, cls=_Command, help=reflow(*texts))(with_options(command))
     return get_command(alone)
 
 

@@ -89,10 +89,10 @@ def compile_(
     from gbnf.tools.near_misses import misspelt_keywords
 
     misspelt: tuple[Finding, ...] = ()
-    kept: list[str] = []
+    names: list[str] = []
     dropped: dict[str, str] = {}
-    given = [*(paths or ()), *([] if schema is None else [Path(schema)])]
-    sources = sources.with_paths(given, context)
+    manifests = [*(paths or ()), *([] if schema is None else [Path(schema)])]
+    sources = sources.with_paths(manifests, context)
     schemas = schemas_among(paths or [], schema)
     with ExitStack() as stack:
         if schemas:
@@ -119,7 +119,7 @@ def compile_(
                 selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=providers)
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
-            kept = [tool.name for tool in pool]
+            names = [tool.name for tool in pool]
             grammar = compile_pool(
                 pool,
                 final_answer=final_answer,
@@ -134,24 +134,24 @@ def compile_(
             "grammar": str(grammar),
             "exact": grammar.exact,
             "findings": [asdict(finding) for finding in (*misspelt, *grammar.report)],
-            "kept": kept,
+            "kept": names,
             "dropped": dropped,
         }
         write(json.dumps(value, ensure_ascii=False, indent=2))
     else:
         write(str(grammar))
     if report:
-        _show_report(grammar, kept, dropped)
+        _show_report(grammar, names, dropped)
         for finding in misspelt:
             show_finding(stderr_console(), finding)
 
 
-def _show_report(grammar: Grammar, kept: Sequence[str], dropped: Mapping[str, str]) -> None:
+def _show_report(grammar: Grammar, names: Sequence[str], dropped: Mapping[str, str]) -> None:
     """Print to stderr what a grammar does not enforce, and which tools the pool filter dropped."""
     console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
-    if kept:
-        say(f"{plural(len(kept), 'tool')}: {', '.join(kept)}")
+    if names:
+        say(f"{plural(len(names), 'tool')}: {', '.join(names)}")
     for name, reason in dropped.items():
         say(f"left out {escape_line(name)}: {escape_line(reason)}")
     say(f"{plural(rules, 'rule')}, {size} bytes")

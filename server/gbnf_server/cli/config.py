@@ -77,13 +77,13 @@ def find_config_file() -> Path | None:
     start = Path.cwd()
     candidates = [place / FILE_NAME for place in (start, *start.parents)]
     candidates.append(config_folder() / FILE_NAME)
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is not None and found.stat().st_uid not in {os.getuid(), 0}:
+    file = next((path for path in candidates if path.is_file()), None)
+    if file is not None and file.stat().st_uid not in {os.getuid(), 0}:
         raise SetupError(
-            f"{found} belongs to another user, and may name programs to run. Remove it, or ignore it with "
+            f"{file} belongs to another user, and may name programs to run. Remove it, or ignore it with "
             f"{CONFIG_VARIABLE}= in the environment."
         )
-    return found
+    return file
 
 
 def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
@@ -96,11 +96,11 @@ def apply_config(context: typer.Context, arguments: Sequence[str]) -> None:
     path = find_config_file()
     if path is None:
         return
-    given = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
+    options = {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
     reader = _ConfigReader(path)
     content = reader.content()
     _providers.set(dict(reader.providers(content.pop("providers", {}))))
-    overridden = frozenset(each for names, others in _OVERRIDE if given & names for each in others)
+    overridden = frozenset(option for names, others in _OVERRIDE if options & names for option in others)
     context.default_map = reader.defaults(content, context.command, overridden)
     if context.invoked_subcommand in context.default_map:
         say(f"config: {path}")
@@ -138,7 +138,7 @@ class _ConfigReader:
             else:
                 self._check(option, _all_options(command, path), key, "option")
                 other = settings.get(option, (key,))[0]
-                if other != key and other in {".".join((*path, each)) for each in table}:
+                if other != key and other in {".".join((*path, member)) for member in table}:
                     self._fail(key, f"is the same option as {other}. Keep one of them.")
                 settings[option] = key, value
         left_out = overridden - _OF_CLIENTS.get(path, frozenset())
@@ -168,7 +168,8 @@ class _ConfigReader:
         """Yield the suffix and the phrases of each provider. Raises InputError."""
         for suffix, phrases in table.items() if isinstance(table, dict) else [("", table)]:
             lists = phrases if isinstance(phrases, dict) else {"": phrases}
-            words = [*chain.from_iterable(one if isinstance(one, list) else [None] for one in lists.values())]
+            items = lists.values()
+            words = [*chain.from_iterable(item if isinstance(item, list) else [None] for item in items)]
             is_text = [isinstance(word, str) and bool(word.strip()) for word in words]
             if not suffix or not words or not all(is_text) or not lists.keys() <= {"names", "places"}:
                 example = '_dropbox = { names = ["dropbox"], places = ["in my dropbox"] }'
@@ -177,11 +178,11 @@ class _ConfigReader:
 
             yield suffix, Provider(tuple(lists.get("names", ())), tuple(lists.get("places", ())))
 
-    def _check(self, name: str, known: Collection[str], key: str, kind: str) -> None:
+    def _check(self, name: str, allowed: Collection[str], key: str, kind: str) -> None:
         """Raise InputError for an unknown name."""
-        if name not in known:
-            hint = suggestion(name, sorted(known)) or (
-                f" Use one of {', '.join(sorted(known))}." if known else ""
+        if name not in allowed:
+            hint = suggestion(name, sorted(allowed)) or (
+                f" Use one of {', '.join(sorted(allowed))}." if allowed else ""
             )
             self._fail(key, f"unknown {kind} {name!r}.{hint}")
 
@@ -214,7 +215,7 @@ def _all_options(command: Any, path: tuple[str, ...]) -> set[str]:
     """Return the names of the options of a command and of those below it; the application itself has none."""
     names = {*_options(command)} if path else set[str]()
     return names.union(
-        *(_all_options(each, (*path, name)) for name, each in getattr(command, "commands", {}).items())
+        *(_all_options(child, (*path, name)) for name, child in getattr(command, "commands", {}).items())
     )
 
 

@@ -195,20 +195,20 @@ def _features(system: str) -> str:
 
 
 def _cpu() -> Check:
-    found = cpu_support()
-    if not found.repacks and found.computes:
-        found, _ = run_cpu_probe()  # the last probe may have failed for a temporary reason
+    support = cpu_support()
+    if not support.repacks and support.computes:
+        support, _ = run_cpu_probe()  # the last probe may have failed for a temporary reason
     name = "CPU probe"
-    if not found.computes:
-        return Check(name, "broken", found.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
-    if not found.repacks:
+    if not support.computes:
+        return Check(name, "broken", support.reason, f"Compile llama.cpp on this machine: {REINSTALL}")
+    if not support.repacks:
         fix = (
             f"Compile llama.cpp on this machine: {REINSTALL}"
             if prebuilt_library(os.environ)
             else f"A newer compiler (GCC 13 or later) may help: CC=gcc-13 CXX=g++-13 {REINSTALL}"
         )
         return Check(
-            name, "limited", f"{found.reason}; weights are not repacked, so some models are slower", fix
+            name, "limited", f"{support.reason}; weights are not repacked, so some models are slower", fix
         )
     return Check(name, "ok", "computes with every quantization")
 

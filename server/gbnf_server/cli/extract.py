@@ -90,11 +90,11 @@ def extract(
     Exit codes: 0 success, 1 a text gave no valid value, 3 invalid schema or input, 4 the model does not work.
     """
     source.check()
-    given = [*(input_ or ()), *(inputs or ())]  # of `--input *.txt`, the first is the option's
-    if not given:
+    sources = [*(input_ or ()), *(inputs or ())]  # of `--input *.txt`, the first is the option's
+    if not sources:
         raise typer.BadParameter("give the texts: gbnf extract FILE… --schema SCHEMA; - is standard input")
-    input_files.check_one_stdin(schema, *given)
-    texts = _texts(given, column)
+    input_files.check_one_stdin(schema, *sources)
+    texts = _texts(sources, column)
     with interruptible("run the same command again to continue" if output else ""):
         options = {"attempts": attempts, "spans": not no_spans, "date_order": date_order}
         opened = _opened(source, schema, sampling, concurrency, instructions=instructions, **options)
@@ -130,7 +130,7 @@ def _texts(files: Sequence[str], column: str | None) -> list[_Text]:
             texts += [_text(file, content)] if column is None else _rows(file, content, column)
         except InputError as error:
             texts.append(_Text(file, problem=str(error)))
-    if not any(each.text for each in texts):
+    if not any(entry.text for entry in texts):
         raise InputError(texts[0].problem if texts else f"{input_files.source_name(files[0])} has no rows.")
     return texts
 
@@ -151,7 +151,7 @@ def _rows(file: str, content: str, column: str) -> list[_Text]:
     csv.field_size_limit(max(csv.field_size_limit(), len(content) + 1))
     try:
         names = list(rows.fieldnames or ())
-        if twice := next((each for each in names if names.count(each) > 1), None):
+        if twice := next((heading for heading in names if names.count(heading) > 1), None):
             raise InputError(f"{name} has two columns {twice!r}; name them differently")
         if column not in names:
             hint = suggestion(column, names)
@@ -208,18 +208,18 @@ async def _write(
     """Write a line for each text; return how many gave no value. Raises SetupError."""
     failed = 0
     log = None if output is None else output.with_name(output.name + ".log")
-    results = extractor.amany([each.text for each in texts if not each.problem], log, concurrency)
-    given = tuple(dict.fromkeys(name for each in texts for name in each.row))
+    results = extractor.amany([entry.text for entry in texts if not entry.problem], log, concurrency)
+    columns = tuple(dict.fromkeys(name for entry in texts for name in entry.row))
     # what a table has is not replaced
-    own = [f"value.{name}" if name in given else name for name in ("input", *extractor.fields, "error")]
-    header = (*given, *own) if output is not None and output.suffix.lower() == ".csv" else ()
+    own = [f"value.{name}" if name in columns else name for name in ("input", *extractor.fields, "error")]
+    header = (*columns, *own) if output is not None and output.suffix.lower() == ".csv" else ()
     with _lines(output) as write_line, progress_bar(stderr_console(), quiet=quiet) as progress:
         bar = progress.add_task("", total=len(texts))
         if header:
             write_line(_csv_line(header))
         async with aclosing(results):
-            for each in texts:
-                line = {"error": each.problem} if each.problem else _line(await anext(results))
+            for entry in texts:
+                line = {"error": entry.problem} if entry.problem else _line(await anext(results))
                 failed += "error" in line
                 if header:
                     value = line.get("value")
@@ -227,11 +227,11 @@ async def _write(
                         value if isinstance(value, Mapping) and not extractor.is_wrapped else {"value": value}
                     )
                     cells = (fields.get(name) for name in extractor.fields)
-                    row = (each.row.get(name) for name in given)
-                    write_line(_csv_line((*row, each.name, *cells, line.get("error"))))
+                    row = (entry.row.get(name) for name in columns)
+                    write_line(_csv_line((*row, entry.name, *cells, line.get("error"))))
                 else:
-                    write_line(json.dumps({"input": each.name, **line}, ensure_ascii=False))
-                progress.update(bar, advance=1, description=escape_line(clip(each.name, SHOWN_CHARACTERS)))
+                    write_line(json.dumps({"input": entry.name, **line}, ensure_ascii=False))
+                progress.update(bar, advance=1, description=escape_line(clip(entry.name, SHOWN_CHARACTERS)))
     return failed
 
 
@@ -239,15 +239,15 @@ def _csv_line(values: Iterable[Any]) -> str:
     """Return a line of CSV: texts as they are, other values as JSON, nothing for null."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(
-        each if isinstance(each, str) else "" if each is None else json.dumps(each, ensure_ascii=False)
-        for each in values
+        value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+        for value in values
     )
     return line.getvalue()
 
 
 def _line(result: Extraction[Any] | ExtractionError) -> dict[str, Any]:
     if isinstance(result, Exception):
-        attempts = [each.text for each in result.attempts]
+        attempts = [attempt.text for attempt in result.attempts]
         return {"error": str(result), "outcome": result.outcome, "attempts": attempts}
     return result.to_json()
 

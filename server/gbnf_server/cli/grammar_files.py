@@ -55,20 +55,21 @@ def lint(
     check_one_stdin(*files)
     if fix and STDIN in files:
         raise typer.BadParameter("--fix writes files, not the standard input")
-    found: dict[str, tuple[str, list[Diagnostic]]] = {}
+    results: dict[str, tuple[str, list[Diagnostic]]] = {}
     for file in files:
         text = read_text(file, "a GBNF file")
         if fix:
             text = _rewritten(file, text, apply_fixes(text))
-        found[file] = text, find(text)
-    severities = [each.severity for _, diagnostics in found.values() for each in diagnostics]
+        results[file] = text, find(text)
+    severities = [diagnostic.severity for _, diagnostics in results.values() for diagnostic in diagnostics]
     if format_ == "text":
-        for file, (text, diagnostics) in found.items():
+        for file, (text, diagnostics) in results.items():
             show_diagnostics(stdout_console(), file, text, diagnostics)
-        counts = [plural(severities.count(one), one) for one in _STYLES if one in severities]
-        say(", ".join(counts) or f"nothing found in {plural(len(found), 'file')}")
+        counts = [plural(severities.count(kind), kind) for kind in _STYLES if kind in severities]
+        say(", ".join(counts) or f"nothing found in {plural(len(results), 'file')}")
     else:
-        write(json.dumps(_json(found) if format_ == "json" else _sarif(found), indent=2, ensure_ascii=False))
+        shown = _json(results) if format_ == "json" else _sarif(results)
+        write(json.dumps(shown, indent=2, ensure_ascii=False))
     if {"error", "warning"} & {*severities}:
         raise typer.Exit(ExitCode.FAILURE)
 
@@ -114,10 +115,10 @@ def read_grammar(file: str, *, warns: bool = False) -> Grammar:
     from gbnf.grammar.lint import lint as find
 
     text = read_text(file, "a GBNF file")
-    found = [each for each in find(text) if each.severity != "note"]
-    is_valid = all(each.severity != "error" for each in found)
+    diagnostics = [diagnostic for diagnostic in find(text) if diagnostic.severity != "note"]
+    is_valid = all(diagnostic.severity != "error" for diagnostic in diagnostics)
     if warns or not is_valid:
-        show_diagnostics(stderr_console(), file, text, found)
+        show_diagnostics(stderr_console(), file, text, diagnostics)
     if not is_valid:
         raise typer.Exit(ExitCode.INPUT)
     return Grammar.parse(text)
@@ -126,13 +127,13 @@ def read_grammar(file: str, *, warns: bool = False) -> Grammar:
 def show_diagnostics(console: Console, file: str, text: str, diagnostics: list[Diagnostic]) -> None:
     """Print each diagnostic: file, position, rule and message, then the line with a caret, and the hint."""
     name = escape_line("<stdin>" if file == STDIN else file)
-    for each in diagnostics:
-        head = (f"{each.severity} {each.code}", _STYLES[each.severity])
-        place = f"{name}:{each.line}:{each.column}: "
-        console.print(Text.assemble(place, head, f": {escape_line(each.message)}"), soft_wrap=True)
-        line, caret = excerpt(text, each.start, each.end)
+    for diagnostic in diagnostics:
+        head = (f"{diagnostic.severity} {diagnostic.code}", _STYLES[diagnostic.severity])
+        place = f"{name}:{diagnostic.line}:{diagnostic.column}: "
+        console.print(Text.assemble(place, head, f": {escape_line(diagnostic.message)}"), soft_wrap=True)
+        line, caret = excerpt(text, diagnostic.start, diagnostic.end)
         console.print(Text.assemble(f"  {line}\n  ", (caret, head[1])), soft_wrap=True)
-        console.print(Text(f"  {escape_line(each.hint)}", "dim"), soft_wrap=True)
+        console.print(Text(f"  {escape_line(diagnostic.hint)}", "dim"), soft_wrap=True)
 
 
 def _rewritten(file: str, text: str, new: str) -> str:
@@ -145,32 +146,32 @@ def _rewritten(file: str, text: str, new: str) -> str:
     return new
 
 
-def _json(found: Found) -> list[dict[str, Any]]:
+def _json(results: Found) -> list[dict[str, Any]]:
     return [
-        {"file": source_name(file), "rule": each.rule.name, "severity": each.severity}
-        | asdict(each)
-        | {"fix": [edit._asdict() for edit in each.fix]}
-        for file, (_, diagnostics) in found.items()
-        for each in diagnostics
+        {"file": source_name(file), "rule": diagnostic.rule.name, "severity": diagnostic.severity}
+        | asdict(diagnostic)
+        | {"fix": [edit._asdict() for edit in diagnostic.fix]}
+        for file, (_, diagnostics) in results.items()
+        for diagnostic in diagnostics
     ]
 
 
-def _sarif(found: Found) -> dict[str, Any]:
+def _sarif(checked: Found) -> dict[str, Any]:
     """Return a log of SARIF 2.1.0, which code hosts show beside the lines."""
     from gbnf.grammar.lint import LINT_RULES
 
     def region(start: int, end: int) -> dict[str, int]:
         return {"charOffset": start, "charLength": end - start}
 
-    def result(file: dict[str, str], each: Diagnostic) -> dict[str, Any]:
-        marked = {"startLine": each.line, "startColumn": each.column} | region(each.start, each.end)
+    def result(file: dict[str, str], remark: Diagnostic) -> dict[str, Any]:
+        marked = {"startLine": remark.line, "startColumn": remark.column} | region(remark.start, remark.end)
         place = {"physicalLocation": {"artifactLocation": file, "region": marked}}
         edits = [
             {"deletedRegion": region(edit.start, edit.end), "insertedContent": {"text": edit.text}}
-            for edit in each.fix
+            for edit in remark.fix
         ]
-        message = {"text": f"{each.message}. {each.hint}"}
-        value = {"ruleId": each.code, "level": each.severity, "message": message, "locations": [place]}
+        message = {"text": f"{remark.message}. {remark.hint}"}
+        value = {"ruleId": remark.code, "level": remark.severity, "message": message, "locations": [place]}
         change = {"artifactLocation": file, "replacements": edits}
         return value | ({"fixes": [{"artifactChanges": [change]}]} if edits else {})
 
@@ -180,9 +181,9 @@ def _sarif(found: Found) -> dict[str, Any]:
         for rule in LINT_RULES.values()
     ]
     results = [
-        result({"uri": quote(Path(name).as_posix())}, each)
-        for name, (_, diagnostics) in found.items()
-        for each in diagnostics
+        result({"uri": quote(Path(name).as_posix())}, diagnostic)
+        for name, (_, diagnostics) in checked.items()
+        for diagnostic in diagnostics
     ]
     driver = {"name": "gbnf lint", "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}

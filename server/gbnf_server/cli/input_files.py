@@ -96,9 +96,9 @@ def read_request(text: str, argument: str = "REQUEST") -> str:
     return request_text(text, argument)
 
 
-def check_one_stdin(*given: str | Path | None) -> None:
+def check_one_stdin(*sources: str | Path | None) -> None:
     """Raise BadParameter if several arguments are the standard input."""
-    if sum(str(one) == STDIN for one in given) > 1:
+    if sum(str(source) == STDIN for source in sources) > 1:
         raise typer.BadParameter("only one argument can be -: the standard input is read once")
 
 

@@ -107,13 +107,13 @@ def _inspection(
     if run:  # otherwise without the planner, which the module imports
         from gbnf_server.planner.run_files import read_runs
 
-        runs = [each for file in run for each in read_runs(file)]
+        runs = [recorded for file in run for recorded in read_runs(file)]
     if runs and not (paths or sources or schema):
         yield Inspection(", ".join(map(str, run)), runs=runs)
         return
     input_files.check_one_stdin(schema, *(sources.tools or ()))
-    given = [*paths, *([] if schema is None else [Path(schema)])]
-    sources = sources.with_paths(given, context)
+    files = [*paths, *([] if schema is None else [Path(schema)])]
+    sources = sources.with_paths(files, context)
     schemas = input_files.schemas_among(paths, schema)
     if schemas:
         if len(sources) > 1:
@@ -123,7 +123,7 @@ def _inspection(
         yield _schema_inspection(schemas[0], runs, choice)
         return
     counter = _token_counter(source)
-    title = ", ".join([*map(str, given), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
+    title = ", ".join([*map(str, files), *(sources.tools or ()), *(sources.mcp or ())]) or "The bundled tools"
     with sources.open() as pool:
         if not pool and not runs:
             raise InputError(f"{title}: there is no tool in it to show.")

@@ -48,8 +48,8 @@ class _Opened:
         self._starts = list(accumulate(map(len, self._lines[:-1]), initial=0))
 
     def offset(self, position: lsp.Position) -> int:
-        found = self.document.position_codec.position_from_client_units(self._lines, position)
-        return self._starts[found.line] + found.character
+        converted = self.document.position_codec.position_from_client_units(self._lines, position)
+        return self._starts[converted.line] + converted.character
 
     def range(self, start: int, end: int) -> lsp.Range:
         return lsp.Range(self._position(start), self._position(end))
@@ -66,12 +66,12 @@ class _Opened:
 
     def rule_at(self, position: lsp.Position) -> tuple[str, int, int] | None:
         """Return name, start and end of the rule whose name is at a position."""
-        reader, at = read_gbnf(self.text), self.offset(position)
+        reader, offset = read_gbnf(self.text), self.offset(position)
         names = (*reader.definitions, *reader.uses)
-        name = next((str(one) for one in names if 0 <= at - (one.start_pos or 0) <= len(one)), "")
-        starts = [*(one.start_pos or 0 for one in reader.definitions), len(self.text)]
+        name = next((str(rule) for rule in names if 0 <= offset - (rule.start_pos or 0) <= len(rule)), "")
+        starts = [*(rule.start_pos or 0 for rule in reader.definitions), len(self.text)]
         rules = zip(reader.definitions, pairwise(starts), strict=True)
-        return next(((name, *place) for one, place in rules if one == name), None)
+        return next(((name, *place) for rule, place in rules if rule == name), None)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -136,17 +136,17 @@ def _quick_fixes(ls: LanguageServer, params: lsp.CodeActionParams) -> list[lsp.C
     uri = params.text_document.uri
     opened = _Opened(ls, uri)
     start, end = opened.offset(params.range.start), opened.offset(params.range.end)
-    fixable = () if opened.is_manifest else (one for one in lint(opened.text) if one.fix)
+    fixable = () if opened.is_manifest else (remark for remark in lint(opened.text) if remark.fix)
     return [
         lsp.CodeAction(
-            f"{each.code}: {each.hint or each.message}",
+            f"{remark.code}: {remark.hint or remark.message}",
             lsp.CodeActionKind.QuickFix,
             edit=lsp.WorkspaceEdit(
-                {uri: [lsp.TextEdit(opened.range(one.start, one.end), one.text) for one in each.fix]}
+                {uri: [lsp.TextEdit(opened.range(edit.start, edit.end), edit.text) for edit in remark.fix]}
             ),
         )
-        for each in fixable
-        if each.start <= end and start <= each.end
+        for remark in fixable
+        if remark.start <= end and start <= remark.end
     ]
 
 
@@ -155,8 +155,9 @@ _Remark = tuple[int, int, str, str, str]
 
 
 def _remarks(opened: _Opened) -> Iterator[_Remark]:
-    for each in lint(opened.text):
-        yield each.start, each.end, each.severity, each.code, f"{each.message}. {each.hint}".strip()
+    for remark in lint(opened.text):
+        text = f"{remark.message}. {remark.hint}".strip()
+        yield remark.start, remark.end, remark.severity, remark.code, text
 
 
 def _manifest_remarks(opened: _Opened) -> Iterator[_Remark]:
@@ -167,26 +168,27 @@ def _manifest_remarks(opened: _Opened) -> Iterator[_Remark]:
         place = opened.line(int(line[1])) if line else _place(opened, re.split(r"[.\[]", error.key))
         yield *place, "error", "manifest", f"{error.problem}. {error.hint}"
         return
-    for each in findings_of(tool):
-        path = [*each.pointer.split("/")[1:], each.keyword]
+    for finding in findings_of(tool):
+        path = [*finding.pointer.split("/")[1:], finding.keyword]
         place = _place(opened, path if path[0] in _POLICIES else ["args", *path], path)
-        yield *place, "warning" if each.is_mistake else "note", each.kind, f"{each.keyword}: {each.reason}"
+        severity = "warning" if finding.is_mistake else "note"
+        yield *place, severity, finding.kind, f"{finding.keyword}: {finding.reason}"
 
 
 def _entries(text: str) -> Iterator[tuple[int, int, list[str]]]:
     """Yield where the headers of tables and the keys are, each with its path in the manifest."""
     table: list[str] = []
-    for found in _KEY.finditer(text):
-        kind, path = str(found.lastgroup), list[str]()
+    for match in _KEY.finditer(text):
+        kind, path = str(match.lastgroup), list[str]()
         try:
-            inner: Any = tomllib.loads(f"{found[kind]}=0")
+            inner: Any = tomllib.loads(f"{match[kind]}=0")
         except tomllib.TOMLDecodeError:  # a line of a text
             continue
         while isinstance(inner, dict):
             ((key, inner),) = inner.items()
             path.append(key)
         table = path if kind == "table" else table
-        yield found.start(kind), found.end(kind), path if kind == "table" else [*table, *path]
+        yield match.start(kind), match.end(kind), path if kind == "table" else [*table, *path]
 
 
 def _place(opened: _Opened, *paths: list[str]) -> tuple[int, int]:
@@ -206,9 +208,9 @@ def _about_key(opened: _Opened, offset: int) -> str:
         if not start <= offset <= end:
             continue
         if path[0] in _POLICIES:
-            known = re.findall(r"`(\w+)`: ((?:.+\n)+?)(?= *(?:`|\n|$))", _POLICIES[path[0]].__doc__ or "")
-            return " ".join(dict(known).get(path[-1], "").split())
+            texts = re.findall(r"`(\w+)`: ((?:.+\n)+?)(?= *(?:`|\n|$))", _POLICIES[path[0]].__doc__ or "")
+            return " ".join(dict(texts).get(path[-1], "").split())
         if path[0] == "args" and path[-1] in KEYWORDS and path[-2] != "properties":
-            remarks = [message for at, *_, message in _manifest_remarks(opened) if at == start]
+            remarks = [message for position, *_, message in _manifest_remarks(opened) if position == start]
             return "\n\n".join(remarks) or f"`{path[-1]}`: the grammar enforces it."
     return ""

@@ -63,12 +63,12 @@ def diff(
     from gbnf.grammar.difference import compare
 
     with interruptible():
-        found = compare(read_grammar(first).rules, read_grammar(second).rules)
-    if found.text is None:
-        write("equal" if found.searched == inf else f"equal in texts of up to {found.searched:,.0f} bytes")
+        result = compare(read_grammar(first).rules, read_grammar(second).rules)
+    if result.text is None:
+        write("equal" if result.searched == inf else f"equal in texts of up to {result.searched:,.0f} bytes")
         return
-    only = source_name(first if found.in_first else second)
-    write(f"only {only} accepts {json.dumps(found.text, ensure_ascii=False)}")
+    only = source_name(first if result.in_first else second)
+    write(f"only {only} accepts {json.dumps(result.text, ensure_ascii=False)}")
     raise typer.Exit(ExitCode.FAILURE)
 
 

@@ -87,15 +87,15 @@ def findings_of(tool: Tool, unreachable: str | None = None) -> tuple[Finding, ..
     from gbnf.compiler.pool import left_out_finding
 
     try:
-        found = compile_pool((tool,), steps=(1,)).report  # with a step, so that all arguments are included
+        findings = compile_pool((tool,), steps=(1,)).report  # with a step, so that all arguments are included
     except SchemaError as error:
-        found = (*tool.findings, left_out_finding(tool, error))
+        findings = (*tool.findings, left_out_finding(tool, error))
     if tool.path is not None and not tool.path.with_name("executor.py").is_file():
         reason = "the file is not beside the manifest, so calls fail"
-        found = (*found, Finding(tool.name, "", "executor.py", "not_executable", reason))
+        findings = (*findings, Finding(tool.name, "", "executor.py", "not_executable", reason))
     if unreachable is not None:
-        found = (*found, Finding(tool.name, "/offer", "after", "unreachable", unreachable))
-    return found
+        findings = (*findings, Finding(tool.name, "/offer", "after", "unreachable", unreachable))
+    return findings
 
 
 def _as_json(rows: list[ToolRow]) -> list[dict[str, Any]]:

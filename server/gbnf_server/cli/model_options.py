@@ -236,8 +236,8 @@ class ModelSource(ModelOptions):
         if self.hf is not None and (self.model is not None or self.backend_name != "in-process"):
             raise typer.BadParameter("--hf names a model in process: use it without --model and --server")
         if self.backend_name != "in-process":
-            given = {"--gpu-layers": self.gpu_layers, "--threads": self.threads, "--lora": self.lora}
-            for option, value in given.items():
+            options = {"--gpu-layers": self.gpu_layers, "--threads": self.threads, "--lora": self.lora}
+            for option, value in options.items():
                 if value not in (None, "none"):
                     prefix = "-- " if option == "--gpu-layers" else ""
                     raise typer.BadParameter(

@@ -148,8 +148,8 @@ _CONTROL = re.compile(
 )
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
+def _escaped(match: re.Match[str]) -> str:
+    return re.sub("(.{4})", r"\\u\1", match[0].encode("utf-16-be", "surrogatepass").hex())
 
 
 def escape_line(text: str) -> str:

@@ -52,12 +52,12 @@ def property_test(
     """
     with interruptible(), sources.with_paths([path] if path else [], context).open() as pool:
         accepts, engine = _engine(vocab)
-        found = _tested(pool, accepts, examples, seed)
-    for tool, smallest in found:
+        counterexamples = _tested(pool, accepts, examples, seed)
+    for tool, smallest in counterexamples:
         _show(tool, smallest)
     counted, by = plural(len(pool), "tool"), f"{engine}, seed {seed}"
-    if found:
-        write(f"{plural(len(found), 'counterexample')} in {counted} ({by})")
+    if counterexamples:
+        write(f"{plural(len(counterexamples), 'counterexample')} in {counted} ({by})")
         raise typer.Exit(ExitCode.FAILURE)
     write(f"{counted} sound and complete in {plural(examples, 'example')} of each kind ({by})")
 
@@ -82,19 +82,19 @@ def _tested(
 ) -> list[tuple[str, Counterexample]]:
     """Return the first counterexample of each tool and law, with a progress bar on stderr."""
     searches = list(_searches(tool_pool, accepts, examples, seed))
-    found: dict[tuple[str, str], Counterexample] = {}
+    counterexamples: dict[tuple[str, str], Counterexample] = {}
     with progress_bar(stderr_console()) as bar:
         task = bar.add_task("", total=sum(kinds for _, _, kinds, _ in searches) * examples)
         done = 0
         for tool, law, kinds, search in searches:
             bar.update(task, description=f"{tool}: {law}")
-            if (tool, law) not in found:
+            if (tool, law) not in counterexamples:
                 smallest = search(progress=partial(bar.advance, task))
                 if smallest is not None:
-                    found[tool, law] = smallest
+                    counterexamples[tool, law] = smallest
             done += kinds * examples
             bar.update(task, completed=done)  # shrinking tries more, and a small language has fewer
-    return [(tool, smallest) for (tool, _), smallest in found.items()]
+    return [(tool, smallest) for (tool, _), smallest in counterexamples.items()]
 
 
 def _searches(
@@ -123,20 +123,20 @@ def _searches(
 
 def _acceptance(accepts: _Accepts, *grammars: Grammar) -> Callable[[str], bool]:
     """Return a function: whether a text is accepted with any of the grammars."""
-    return lambda text: any(accepts(one, text) for one in grammars)
+    return lambda text: any(accepts(grammar, text) for grammar in grammars)
 
 
-def _show(tool: str, found: Counterexample) -> None:
+def _show(tool: str, example: Counterexample) -> None:
     """Print a counterexample."""
     console = stdout_console()
     problem = {
         "sound": "not sound: an invalid call is accepted",
         "complete": "not complete: a valid call is refused",
     }
-    console.print(Text.assemble((escape_line(tool), "bold red"), f"  {problem[found.law]}"), soft_wrap=True)
-    lines = [("broken", found.broken)] if found.broken else []
-    lines += [("call", found.text), ("engine", found.engine)]
-    lines += [("validator", said) for said in found.errors or ("valid",)]
-    lines += [("finding", str(one)) for one in found.findings] or [("finding", "none")]
+    console.print(Text.assemble((escape_line(tool), "bold red"), f"  {problem[example.law]}"), soft_wrap=True)
+    lines = [("broken", example.broken)] if example.broken else []
+    lines += [("call", example.text), ("engine", example.engine)]
+    lines += [("validator", error) for error in example.errors or ("valid",)]
+    lines += [("finding", str(finding)) for finding in example.findings] or [("finding", "none")]
     for head, text in lines:
         console.print(Text.assemble((f"  {head:<10}", "dim"), escape_line(text)), soft_wrap=True)

@@ -38,7 +38,7 @@ def python_value(text: str) -> Any:
     value: Any = _import_file(Path(place)) if place.endswith(".py") else _import(place, Path.cwd(), text)
     for part in name.split(".") if name else ():
         if not hasattr(value, part):
-            public = [each for each in dir(value) if not each.startswith("_")]
+            public = [attribute for attribute in dir(value) if not attribute.startswith("_")]
             hint = suggestion(part, public) or f" It has {', '.join(public[:20]) or 'no public names'}."
             raise InputError(f"{text}: {place} has no {part!r}.{hint}")
         value = getattr(value, part)
@@ -47,7 +47,7 @@ def python_value(text: str) -> Any:
 
 def _import_file(file: Path) -> ModuleType:
     if not file.is_file():
-        hint = suggestion(file.name, [each.name for each in file.parent.glob("*.py")])
+        hint = suggestion(file.name, [path.name for path in file.parent.glob("*.py")])
         raise InputError(f"{file} does not exist.{hint}")
     folder, module = file.resolve().parent, file.stem
     while (folder / "__init__.py").is_file() and folder.name:
@@ -70,14 +70,14 @@ def _import(module: str, folder: Path, text: str) -> ModuleType:
         if missing and f"{module}.".startswith(f"{missing}."):
             parent, dot, _ = missing.rpartition(".")
             places = getattr(sys.modules.get(parent), "__path__", [str(folder)])
-            hint = suggestion(missing, [parent + dot + each.name for each in pkgutil.iter_modules(places)])
+            hint = suggestion(missing, [parent + dot + entry.name for entry in pkgutil.iter_modules(places)])
             raise InputError(
                 f"{text}: the module {missing!r} is neither in {folder} nor installed.{hint}"
             ) from None
         if isinstance(error, ImportError) and (extra := missing_extra(error)):
             raise extra from None
-        places = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
-        own = [each for each in places if each[0].startswith(f"{folder}/") and "-packages/" not in each[0]]
+        places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        own = [line for line in places if line[0].startswith(f"{folder}/") and "-packages/" not in line[0]]
         place = "" if isinstance(error, SyntaxError) else " ({}, line {})".format(*(own or places)[-1])
         problem = f"the import fails: {type(error).__name__}: {error}{place}."
         raise InputError(f"{text}: {problem}") from None

@@ -156,8 +156,8 @@ class RunProgress(AbstractContextManager["RunProgress"]):
         self._line("", run.outcome, f"bold {style}", f"in {steps} and {run.duration_s:.1f} s; {tokens}")
         in_text = sum(IN_TEXT in repair for step in run.steps for repair in step.repairs)
         if in_text:
-            found = f"{plural(in_text, 'call')} written in the text, not in the format of the chat template"
-            self._line("", found, "dim")
+            problem = f"{plural(in_text, 'call')} written in the text, not in the format of the chat template"
+            self._line("", problem, "dim")
         if run.salvage is not None:
             self._line("", describe_salvage(run.salvage))
         elif run.error is not None:

@@ -210,10 +210,10 @@ def serve(
         listening = stack.enter_context(listen(clients.host, clients.port))
         url = url_of(clients.host, listening)
         write(url)
-        given = "the API key" if keys else "any"
+        api_key = "the API key" if keys else "any"
         say(
             f"model: {', '.join(gateway.models)}; {_enforcement(upstreams)}\n"
-            f'try: OpenAI(base_url="{url}/v1", api_key="{given}"), or ANTHROPIC_BASE_URL={url}\n'
+            f'try: OpenAI(base_url="{url}/v1", api_key="{api_key}"), or ANTHROPIC_BASE_URL={url}\n'
             "ready; press Ctrl-C to stop"
         )
         log_to_stderr()

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -120,12 +121,12 @@ class _Relay(Person):
         self._lock = threading.Lock()  # an executor may ask in several threads
 
     def answer(self, form: Form) -> dict[str, Any]:
-        return self.ask(protocol.ask(form))
+        return self.ask("ask", **asdict(form))
 
-    def ask(self, question: bytes) -> dict[str, Any]:
+    def ask(self, kind: str, **members: Any) -> dict[str, Any]:
         """Send a question, and return its answer."""
         with self._lock:
-            self._pipe.write(question)
+            self._pipe.write(protocol.message(kind, **members))
             self._pipe.flush()
             message = self.next_message()
         if "error" in message:
@@ -146,7 +147,7 @@ class _RelayedSecrets(Secrets):
         self._relay = relay
 
     def value(self, handle: str) -> str | None:
-        value: str | None = self._relay.ask(protocol.secret(handle))["value"]
+        value: str | None = self._relay.ask("secret", handle=handle)["value"]
         return value
 
 
@@ -160,15 +161,16 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
         value = _load(start, name)(start["arguments"], _context(start, person))
         return protocol.result(name, value)
     except (ExecutorError, InvalidArgumentError) as error:
-        return protocol.error(str(error)[:LONGEST_TEXT])
+        text, trace = str(error)[:LONGEST_TEXT], ""
     except SystemExit as error:
-        return protocol.error(f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT])
+        text, trace = f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT], ""
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
             text = describe_failure(name, start["code"], error)
-        return protocol.error(text, format_traceback(error))
+        trace = format_traceback(error)
+    return protocol.message("error", text=text, trace=trace)
 
 
 def _limit(memory_mb: int, timeout_s: float) -> None:
@@ -187,7 +189,7 @@ def _limit(memory_mb: int, timeout_s: float) -> None:
         limits[resource.RLIMIT_CPU] = (int(seconds), int(seconds) + 1)
     for limit, wanted in limits.items():
         hard = resource.getrlimit(limit)[1]
-        soft, most = (each if hard == resource.RLIM_INFINITY else min(each, hard) for each in wanted)
+        soft, most = (amount if hard == resource.RLIM_INFINITY else min(amount, hard) for amount in wanted)
         resource.setrlimit(limit, (soft, most))
 
 

@@ -91,11 +91,11 @@ class Context:
     def ask(self, form: Form) -> dict[str, Any]:
         """Return the person's answers, validated again. Raises `ExecutorError`."""
         self.check_not_ended()
-        given = self.person.answer(form)
+        values = self.person.answer(form)
         answers = {}
         for asked in form.fields:
             try:
-                answers[asked.var] = check_answer(asked, given.get(asked.var), self.workspace)
+                answers[asked.var] = check_answer(asked, values.get(asked.var), self.workspace)
             except ValueError as error:
                 raise ExecutorError(f"the answer for '{asked.var}' does not fit: {error}") from None
         return answers
@@ -146,9 +146,9 @@ class Context:
         """Return the paths that are written, once the person has approved those that programs execute."""
         workspace = self.workspace
         writes = {
-            workspace.relative(workspace.resolve(each.path)): each.data
-            for each in changes
-            if isinstance(each, Write)
+            workspace.relative(workspace.resolve(change.path)): change.data
+            for change in changes
+            if isinstance(change, Write)
         }
         marked = {Path(path).parent for path in writes if Path(path).name in MARKERS} - {Path()}
         executed = [
@@ -184,8 +184,8 @@ def machine_timezone() -> ZoneInfo:
     """Return the zone named by ``TZ``, else by the link ``/etc/localtime`` (localtime(5)), else UTC."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if not named:
-        _, found, named = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")
-        named = named if found else ""
+        _, separator, named = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")
+        named = named if separator else ""
     try:
         return ZoneInfo("UTC" if named in {"", "Etc/UTC", "Etc/UCT", "Etc/Zulu"} else named)
     except (KeyError, ValueError, OSError):

@@ -40,11 +40,11 @@ def call_function(
     tool: Tool, function: Callable[..., Any], arguments: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
     """Return the function's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`."""
-    given = json.loads(protocol.encode_arguments(tool.name, arguments))
+    sent = json.loads(protocol.encode_arguments(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
     person = _PatientPerson(context, deadline)
     inner = replace(context, person=person, ended=threading.Event())
-    call = _ThreadedCall(function, given, inner)
+    call = _ThreadedCall(function, sent, inner)
     try:
         while not wait([call.done], deadline.wait_s()).done:
             context.check_not_ended()

@@ -162,7 +162,7 @@ class Journal:
     def last_turn(self) -> str | None:
         """Return the latest turn with changes that are not undone, None if there is none."""
         with self.locked():
-            done = [each for each in self._readable(self._records.entries()) if each.end == "done"]
+            done = [entry for entry in self._readable(self._records.entries()) if entry.end == "done"]
         return done[-1].turn if done else None
 
     def undo_last_turn(self, turn: str) -> UndoResult:
@@ -274,8 +274,8 @@ class Journal:
                     with workspace.open_parent(real) as (parent, name):
                         os.stat(name, dir_fd=parent, follow_symlinks=False)
                         slot = self._slot(operation)
-                        kept = f"{slot}/{name}"
-                        self._step(operation, {"step": "trash", "path": real, "kept": kept})
+                        in_trash = f"{slot}/{name}"
+                        self._step(operation, {"step": "trash", "path": real, "kept": in_trash})
                         with workspace.open_folder(slot) as trash:
                             os.rename(name, name, src_dir_fd=parent, dst_dir_fd=trash)
                 case Write(path, data, new):

@@ -97,10 +97,10 @@ class JournalStore:
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
             names = os.listdir(folder)  # noqa: PTH208 - by descriptor
         entries = [
-            JournalEntry(number, match[0], int(kept) if kept else None, is_damaged=kind == "damaged")
+            JournalEntry(number, match[0], int(size) if size else None, is_damaged=kind == "damaged")
             for match in map(_NAME.fullmatch, names)
             if match
-            for number, kept, kind in [match.groups()]
+            for number, size, kind in [match.groups()]
         ]
         return sorted(entries, key=lambda entry: (int(entry.number), entry.file))
 
@@ -155,8 +155,8 @@ class JournalStore:
 
     def settle(self, operation: Operation) -> JournalEntry | None:
         """Rename the record of an ended operation, with the bytes that it has in the trash."""
-        kept = folder_size(self._workspace.trash / operation.number)
-        settled = JournalEntry(operation.number, f"{operation.number}-{kept}.jsonl", kept, is_damaged=False)
+        size = folder_size(self._workspace.trash / operation.number)
+        settled = JournalEntry(operation.number, f"{operation.number}-{size}.jsonl", size, is_damaged=False)
         if settled.file == operation.file:
             return settled
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
@@ -317,17 +317,17 @@ MAX_MEASURED = 200_000
 
 def folder_size(path: Path) -> int:
     """Return the bytes of the readable files below `path`; 0 if it does not exist."""
-    total, left, pending = 0, MAX_MEASURED, [str(path)]
-    while pending and left:
+    total, remaining, pending = 0, MAX_MEASURED, [str(path)]
+    while pending and remaining:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
-                left -= 1
+                remaining -= 1
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(entry.path)
                 else:
                     with suppress(OSError):
                         total += entry.stat(follow_symlinks=False).st_size
-                if not left:
+                if not remaining:
                     break
     return total
 

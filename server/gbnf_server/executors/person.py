@@ -229,7 +229,7 @@ class AbsentPerson:
         )
 
 
-def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -> Any:
+def check_answer(field: Field, answer: Any, workspace: Workspace | None = None) -> Any:
     """Parse an answer: text as typed, or a value of the right type.
 
     text, credentials, location: str; yes_no: bool; choice, choice_with_preview: str, by number or by text;
@@ -238,23 +238,23 @@ def check_answer(field: Field, given: Any, workspace: Workspace | None = None) -
     """
     match field.kind:
         case "text" | "location":
-            return _text(given)
+            return _text(answer)
         case "credentials":
-            if not isinstance(given, str) or not given:
+            if not isinstance(answer, str) or not answer:
                 raise ValueError("an answer is required")
-            return given
+            return answer
         case "yes_no":
-            return given if isinstance(given, bool) else _yes_no(_text(given))
+            return answer if isinstance(answer, bool) else _yes_no(_text(answer))
         case "choice" | "choice_with_preview":
-            return _choice(field.options, given)
+            return _choice(field.options, answer)
         case "multi_choice":
-            return _choices(field.options, given)
+            return _choices(field.options, answer)
         case "number":
-            return _number(given)
+            return _number(answer)
         case "date":
-            return _date(given)
+            return _date(answer)
         case "file_path":
-            path = _text(given)
+            path = _text(answer)
             if workspace is None:
                 return path
             try:
@@ -270,25 +270,25 @@ def replace_control_characters(text: str) -> str:
     return _UNSEEN.sub("\ufffd", text)
 
 
-def _text(given: Any) -> str:
-    if not isinstance(given, str) or not given.strip():
+def _text(answer: Any) -> str:
+    if not isinstance(answer, str) or not answer.strip():
         raise ValueError("an answer is required")
-    return replace_lone_surrogates(given).strip()
+    return replace_lone_surrogates(answer).strip()
 
 
-def _yes_no(given: str) -> bool:
-    answer = given.casefold()
+def _yes_no(text: str) -> bool:
+    answer = text.casefold()
     if answer in {"y", "yes", "true", "s", "si", "sì"}:
         return True
     if answer in {"n", "no", "false"}:
         return False
-    raise ValueError(f"'{given}': answer yes or no")
+    raise ValueError(f"'{text}': answer yes or no")
 
 
-def _choice(options: Sequence[str], given: Any) -> str:
-    if given in options:
-        return str(given)
-    text = str(given).strip()
+def _choice(options: Sequence[str], answer: Any) -> str:
+    if answer in options:
+        return str(answer)
+    text = str(answer).strip()
     # isascii: "²" is a digit for Python, but not a number
     if text.isascii() and text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1]
@@ -298,21 +298,21 @@ def _choice(options: Sequence[str], given: Any) -> str:
     raise ValueError(f"'{text}': answer with a number from 1 to {len(options)}, or one of the options")
 
 
-def _choices(options: Sequence[str], given: Any) -> list[str]:
-    if isinstance(given, str):
-        given = (
-            [given] if given in options else [part for part in re.split(r"\s*,\s*", given.strip()) if part]
+def _choices(options: Sequence[str], answer: Any) -> list[str]:
+    if isinstance(answer, str):
+        answer = (
+            [answer] if answer in options else [part for part in re.split(r"\s*,\s*", answer.strip()) if part]
         )
-    if not isinstance(given, (list, tuple)):
-        given = [given]
-    return list(dict.fromkeys(_choice(options, part) for part in given))
+    if not isinstance(answer, (list, tuple)):
+        answer = [answer]
+    return list(dict.fromkeys(_choice(options, part) for part in answer))
 
 
-def _number(given: Any) -> int | float:
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        value: int | float = given
+def _number(answer: Any) -> int | float:
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        value: int | float = answer
     else:
-        text = _text(given)
+        text = _text(answer)
         # 3,5 is a number in many languages; 1,234 is ambiguous: three digits after a comma are refused
         if re.fullmatch(r"[-+]?\d+,(\d{1,2}|\d{4,})", text):
             text = text.replace(",", ".")
@@ -320,12 +320,12 @@ def _number(given: Any) -> int | float:
             raise ValueError(f"'{text}': answer with a number such as 12 or 3.5")
         value = int(text) if re.fullmatch(r"[-+]?\d+", text) and len(text) <= 300 else float(text)
     if not math.isfinite(value):
-        raise ValueError(f"'{given}': answer with a finite number")
+        raise ValueError(f"'{answer}': answer with a finite number")
     return value
 
 
-def _date(given: Any) -> str:
-    text = _text(given)
+def _date(answer: Any) -> str:
+    text = _text(answer)
     try:
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
             raise ValueError  # noqa: TRY301 - both faults have one message

@@ -3,8 +3,11 @@
     parent -> child    one `start`, then an `answer` for each `ask` and each `secret`
     child -> parent    any number of `ask` and `secret`, then one `result` or `error`
 
-Every message is an object with the key ``is`` and the keys listed at its constructor. The executor's own
-standard streams are other pipes, so that what it prints cannot be taken for a message.
+Every message is an object whose ``is`` is its kind. `start` lists the members of a `start`; an `answer` has
+`values`, or the `error` for which there are none; an `ask` has the members of a `Form`, a `secret` has the
+`handle` of a credential, a `result` its `value`, and an `error` its `text`, and the `trace` of an unexpected
+exception. The executor's own standard streams are other pipes, so that what it prints cannot be taken for a
+message.
 
 The child is not trusted: whatever bytes it writes become a `ChildMessage` or an `ExecutorError`, and no
 more is buffered than the largest message may have.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gbnf.strict_json import InvalidJsonError, nests_deeper, parse_json
@@ -36,6 +39,11 @@ def _encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
+def message(kind: str, **members: Any) -> bytes:
+    """Encode a message without values of an executor, which are not checked here."""
+    return _encode({"is": kind, **members})
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """What the child runs: `run` of `file`, or a function marked by `gbnf.tool`.
@@ -46,9 +54,6 @@ class Code:
     file: str
     module: str = ""
     function: str = ""
-
-
-# ── messages of the parent ──────────────────────────────────────────────────────────────────────────────────
 
 
 def start(
@@ -91,42 +96,14 @@ def encode_arguments(name: str, message: Mapping[str, Any]) -> bytes:
         raise ExecutorError(f"the arguments of '{name}' are not JSON: {fault}") from None
 
 
-def answer(values: Mapping[str, Any]) -> bytes:
-    """Return the message with a person's answers."""
-    return _encode({"is": "answer", "values": dict(values)})
-
-
-def refusal(text: str) -> bytes:
-    """Return the message that there is no answer: an `ExecutorError` in the executor."""
-    return _encode({"is": "answer", "error": text})
-
-
-# ── messages of the child ───────────────────────────────────────────────────────────────────────────────────
-
-
-def ask(form: Form) -> bytes:
-    """Return the message that asks the person."""
-    return _encode({"is": "ask", **asdict(form)})
-
-
-def secret(handle: str) -> bytes:
-    """Return the message that requests the credential behind a handle."""
-    return _encode({"is": "secret", "handle": handle})
-
-
 def result(name: str, value: Any) -> bytes:
     """Return the message with the result of the tool `name`. Raises `ExecutorError` if it is not JSON."""
     try:
-        return _encode({"is": "result", "value": value})
+        return message("result", value=value)
     except RecursionError:
         raise too_deep(name) from None
     except (TypeError, ValueError) as fault:
         raise ExecutorError(f"'{name}' returned a value that is not JSON: {fault}") from None
-
-
-def error(text: str, trace: str = "") -> bytes:
-    """Return the message of an error. `trace`: the traceback of an unexpected exception."""
-    return _encode({"is": "error", "text": text, "trace": trace})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +152,21 @@ class MessageReader:
         line = bytes(self._data[:end])
         del self._data[: end + 1]
         self._searched = 0
-        message = self._read(line)
-        if isinstance(message, dict) and end > self._limit_kb * 1024:
+        received = self._read(line)
+        if isinstance(received, dict) and end > self._limit_kb * 1024:
             raise self._too_large()
-        return message
+        return received
 
     def _read(self, line: bytes) -> ChildMessage:
         try:
-            message = parse_json(line.decode("utf-8", "surrogatepass"), surrogates=True)
+            content = parse_json(line.decode("utf-8", "surrogatepass"), surrogates=True)
         except InvalidJsonError as error:
             raise (too_deep(self._name) if error.kind == "depth" else self._no_message(line)) from None
         except UnicodeDecodeError:
             raise self._no_message(line) from None
-        match message:
+        match content:
             case {"is": "ask", "title": str(title), "fields": list(fields)}:
-                return Form(title, tuple(self._field(each, line) for each in fields))
+                return Form(title, tuple(self._field(field, line) for field in fields))
             case {"is": "secret", "handle": str(handle)}:
                 return SecretRequest(handle)
             case {"is": "result", "value": value}:

@@ -122,7 +122,7 @@ def _clean(error: ExecutorError, context: Context) -> None:
     error.message = redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
-        notes[:] = [note for note in (_end_of(each, context.secrets) for each in notes) if note]
+        notes[:] = [note for note in (_end_of(note, context.secrets) for note in notes) if note]
 
 
 def _end_of(output: str, secrets: Secrets) -> str:
@@ -270,11 +270,11 @@ class _Child:
         match message:
             case Form() as form:
                 try:
-                    return protocol.answer(self._context.answers(form))
+                    return protocol.message("answer", values=self._context.answers(form))
                 except ExecutorError as error:
-                    return protocol.refusal(error.message)
+                    return protocol.message("answer", error=error.message)
             case protocol.SecretRequest(handle):
-                return protocol.answer({"value": self._context.secrets.value(handle)})
+                return protocol.message("answer", values={"value": self._context.secrets.value(handle)})
             case dict() as result:
                 return result
             case protocol.ErrorMessage(text, trace):
@@ -312,8 +312,8 @@ class _Child:
             how = f"ended with exit code {status} and without a result"
         self._capture_rest()
         lines = self._said().splitlines()
-        said = f"; its last output: {lines[-1][:_LAST_WORDS]}" if lines else ""
-        return ExecutorError(f"'{self._name}' crashed: it {how}{said}")
+        output = f"; its last output: {lines[-1][:_LAST_WORDS]}" if lines else ""
+        return ExecutorError(f"'{self._name}' crashed: it {how}{output}")
 
     def _said(self) -> str:
         return _end_of(self._output.decode(errors="replace"), self._context.secrets)
@@ -392,6 +392,6 @@ def _environment(context: Context, named: tuple[str, ...]) -> dict[str, str]:
     for name in PATH_VARIABLES & environment.keys():
         # an empty entry, or a relative one, would refer to the folder that the child starts in
         paths = [Path(path).absolute() for path in environment.pop(name).split(os.pathsep) if path]
-        if kept := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:
-            environment[name] = os.pathsep.join(kept)
+        if outside := [str(path) for path in paths if not path.resolve().is_relative_to(workspace)]:
+            environment[name] = os.pathsep.join(outside)
     return {**environment, **context.settings}

@@ -47,7 +47,7 @@ class Secrets:
         self.prompts[handle] = prompt
         for spelling in _spellings(value):
             self._handles.setdefault(spelling, handle)
-        longest_first = sorted(self._handles, key=lambda each: (-len(each), each))
+        longest_first = sorted(self._handles, key=lambda text: (-len(text), text))
         self._found = re.compile("|".join(map(_pattern, longest_first)))
 
     def value(self, handle: str) -> str | None:
@@ -58,7 +58,7 @@ class Secrets:
         """Return a text with every credential in it replaced by its handle."""
         if self._found is None:
             return text
-        return self._found.sub(lambda found: self._handles[found[0]], text)
+        return self._found.sub(lambda match: self._handles[match[0]], text)
 
     def redact_number(self, number: float) -> float | str:
         """Return a number, or the handle of the credential that is spelled like it."""

@@ -63,8 +63,8 @@ class UndoOperation:
             except (_ConflictError, OSError, ExecutorError) as error:
                 self.blocked.add(step["path"])
                 reason = error.strerror if isinstance(error, OSError) else str(error)
-                left = f"'{step['path']}' is left unchanged: {reason}"
-                self.kept.append(str(error) if isinstance(error, _ConflictError) else left)
+                unchanged = f"'{step['path']}' is left unchanged: {reason}"
+                self.kept.append(str(error) if isinstance(error, _ConflictError) else unchanged)
             else:
                 if done:
                     yield index
@@ -150,10 +150,10 @@ class UndoOperation:
                 if not self._exists(folder):
                     os.mkdir(name, dir_fd=parent)
         with (
-            self._workspace.open_parent(source) as (trash, kept),
+            self._workspace.open_parent(source) as (trash, in_trash),
             self._workspace.open_parent(path) as (parent, name),
         ):
-            os.rename(kept, name, src_dir_fd=trash, dst_dir_fd=parent)
+            os.rename(in_trash, name, src_dir_fd=trash, dst_dir_fd=parent)
 
     def _exists(self, path: str) -> bool:
         try:

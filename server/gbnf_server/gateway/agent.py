@@ -90,29 +90,29 @@ def _ignored(request: ChatRequest, *, reasons: bool) -> tuple[str, ...]:
     `reasons`: whether its model does.
     """
     sampling, earlier = request.sampling, request.messages[:-1]
-    given = {
+    are_given = {
         "reasoning": request.reasoning not in {None, reasons},
         "parallel_tool_calls": request.parallel is not None,
         "max_tool_calls": request.max_calls is not None,
         "tool_choice": request.tool_choice.mode != "auto",
-        "images of earlier messages": any(each.get("images") for each in earlier),
-        "earlier calls and results": any(each["role"] == "tool" or "tool_calls" in each for each in earlier),
+        "images of earlier messages": any(turn.get("images") for turn in earlier),
+        "earlier calls and results": any(turn["role"] == "tool" or "tool_calls" in turn for turn in earlier),
     }
     return (
-        *(each.name for each in fields(sampling) if getattr(sampling, each.name) != each.default),
-        *(name for name, is_given in given.items() if is_given),
+        *(field.name for field in fields(sampling) if getattr(sampling, field.name) != field.default),
+        *(name for name, is_given in are_given.items() if is_given),
         *(f"chat_template_kwargs.{name}" for name in request.template_variables),
     )
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchange]]:
     """Return the request, after the instructions of the client, and the earlier exchanges."""
-    instructions = [each["content"] for each in messages if each["role"] in {"system", "developer"}]
-    turns = [each for each in messages if each["role"] in {"user", "assistant"} and each["content"].strip()]
+    instructions = [turn["content"] for turn in messages if turn["role"] in {"system", "developer"}]
+    turns = [turn for turn in messages if turn["role"] in {"user", "assistant"} and turn["content"].strip()]
     history = [
-        planner.Exchange(asked["content"], said["content"])
-        for asked, said in pairwise(turns)
-        if (asked["role"], said["role"]) == ("user", "assistant")
+        planner.Exchange(asked["content"], answer["content"])
+        for asked, answer in pairwise(turns)
+        if (asked["role"], answer["role"]) == ("user", "assistant")
     ]
     return "\n\n".join([*instructions, messages[-1]["content"]]), history
 

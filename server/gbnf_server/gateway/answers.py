@@ -18,6 +18,9 @@ from gbnf.tool_formats import Delta
 from gbnf_server.backends.base import Usage
 from gbnf_server.llama.token_values import TokenLogprob
 
+GRAMMAR_IGNORED = "upstream_ignored_grammar"
+"""The code of the error if a backend's answer is one that the grammar excludes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
@@ -64,12 +67,12 @@ class Enforcement:
     def as_json(self) -> dict[str, Any]:
         """Return the field `x_gbnf` of an answer."""
         kinds = {"unenforced": "unenforced", "loosened": "loosened", "left_out": "loosened"}
-        found: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
+        by_kind: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
         for finding in self.findings:
             shown = {name: getattr(finding, name) for name in ("tool", "pointer", "keyword", "reason")}
-            found[kinds.get(finding.kind, "notes")].append(shown)
-        answer: dict[str, Any] = {"grammar": self.grammar_hash, **found}
-        for name in (each.name for each in fields(self) if each.name not in {"grammar_hash", "findings"}):
+            by_kind[kinds.get(finding.kind, "notes")].append(shown)
+        answer: dict[str, Any] = {"grammar": self.grammar_hash, **by_kind}
+        for name in (field.name for field in fields(self) if field.name not in {"grammar_hash", "findings"}):
             value = getattr(self, name)
             answer[name] = list(value) if isinstance(value, tuple) else value
         return answer

@@ -178,10 +178,10 @@ class BlockReply(Reply, Generic[_Block]):
 
     def _written(self, events: Iterable[Event]) -> str:
         """Return events as they are sent. They build the blocks, so they are made in any case."""
-        made = list(events)
+        written = list(events)
         if not self.request.stream:
             return ""
-        return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in made)
+        return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in written)
 
     @abstractmethod
     def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Block:

@@ -23,6 +23,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gbnf_server.gateway.answers import GRAMMAR_IGNORED
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.gateway import Gateway
@@ -38,8 +39,6 @@ from gbnf_server.web.responses import ABORT, EventSender, Response
 
 _WATCHED = frozenset({"/health", "/metrics"})
 """Answered while the server drains, and not logged."""
-GRAMMAR_IGNORED = "upstream_ignored_grammar"
-"""The code of the engine's error."""
 _CREATED = "1970-01-01T00:00:00Z"  # the API requires a time, and files of models tell none
 _EXCHANGE = "gbnf.exchange"
 _REQUEST_ID = re.compile(r"[\w.:@/+=-]{1,128}", re.ASCII)
@@ -51,9 +50,9 @@ class HttpExchange(Request):
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, send_s: float) -> None:
         super().__init__(scope, receive)
-        given = self.headers.get("x-request-id", "")
+        sent_id = self.headers.get("x-request-id", "")
         self.path: str = scope["path"]
-        self.request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+        self.request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else f"req_{uuid.uuid4().hex}"
         self.owner, self.endpoint = "", "other"
         self.started = time.monotonic()
         self.error: HttpError | None = None
@@ -191,8 +190,8 @@ class _Handlers:
     ) -> None:
         response_id = exchange.path_params["response_id"]
         with self._gateway.budget.share() as share:
-            found = await self._gateway.wait_for(read, response_id, exchange.owner, share.add)
-            await exchange.response.send_json(found)
+            stored_response = await self._gateway.wait_for(read, response_id, exchange.owner, share.add)
+            await exchange.response.send_json(stored_response)
 
     async def pass_on(self, exchange: HttpExchange) -> None:
         assert self._passed is not None

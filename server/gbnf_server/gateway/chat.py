@@ -72,10 +72,9 @@ class JsonSchema:
 
 @dataclass(frozen=True, slots=True)
 class GbnfText:
-    """A text in the language of a GBNF grammar. `grammar`: the grammar's text."""
+    """A text in the language of a GBNF grammar, whose text is `grammar`."""
 
     grammar: str
-    param: str = "grammar"
 
 
 OutputFormat: TypeAlias = JsonObject | JsonSchema | GbnfText
@@ -150,8 +149,8 @@ class ChatRequest:
     @cached_property
     def content(self) -> tuple[bytes, int]:
         """A hash of what decides the grammar and its errors, and the size of that in characters."""
-        given = (self.tools, self.tool_choice, self.several, self.output, self.reasoning, self.excluded)
-        text = repr((*given, self.asks_for_json))
+        members = (self.tools, self.tool_choice, self.several, self.output, self.reasoning, self.excluded)
+        text = repr((*members, self.asks_for_json))
         return hashlib.sha256(text.encode()).digest(), len(text)
 
     @cached_property
@@ -165,8 +164,8 @@ class ChatRequest:
     @cached_property
     def asks_for_json(self) -> bool:
         """Whether the client speaks of JSON, so that a text may be some."""
-        given = (each["content"] for each in self.messages if each["role"] in {"user", "system"})
-        return any("json" in content.casefold() for content in given)
+        contents = (message["content"] for message in self.messages if message["role"] in {"user", "system"})
+        return any("json" in content.casefold() for content in contents)
 
     @property
     def callable_tools(self) -> tuple[FunctionTool, ...]:
@@ -204,13 +203,13 @@ def call_key(name: str, arguments: Mapping[str, Any]) -> CallKey:
 
 def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
     """Return how often each call has failed since another one succeeded for the first time."""
-    made: dict[str, CallKey] = {}
+    calls: dict[str, CallKey] = {}
     failed: Counter[CallKey] = Counter()
     succeeded: set[CallKey] = set()
     for message in messages:
         for identifier, function in _made_calls(message):
-            made[identifier] = call_key(function["name"], function["arguments"])
-        key = made.get(message.get("tool_call_id", ""))
+            calls[identifier] = call_key(function["name"], function["arguments"])
+        key = calls.get(message.get("tool_call_id", ""))
         if key is None:
             continue
         if is_error(message["content"]):
@@ -223,9 +222,9 @@ def failed_calls(messages: Sequence[Message]) -> Counter[CallKey]:
 
 def succeeded_calls(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
     """Return the calls, each with name and arguments, whose own result is not an error."""
-    made = dict(call for message in messages for call in _made_calls(message))
+    calls = dict(call for message in messages for call in _made_calls(message))
     results = {m["tool_call_id"]: m["content"] for m in messages if "tool_call_id" in m}
-    return [made[each] for each, result in results.items() if each in made and not is_error(result)]
+    return [calls[key] for key, result in results.items() if key in calls and not is_error(result)]
 
 
 def _made_calls(message: Message) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -237,12 +236,12 @@ def _made_calls(message: Message) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def excluded_calls(messages: Sequence[Message], failures: int) -> tuple[CallKey, ...]:
     """Return the short calls that failed at least so many times, sorted; at most `MAX_EXCLUDED`."""
-    found = [
+    excluded = [
         key
         for key, count in failed_calls(messages).items()
         if count >= failures and len(key[1]) <= MAX_EXCLUDED_LENGTH
     ]
-    return tuple(sorted(found[-MAX_EXCLUDED:]))
+    return tuple(sorted(excluded[-MAX_EXCLUDED:]))
 
 
 def is_error(result: str) -> bool:

@@ -7,13 +7,13 @@ next step. What it has compiled by then stays in the caches of the process, as l
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from gbnf.work_limits import clear_schema_caches
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.compiling import Compiled, Steps, Target, compile_steps
 from gbnf_server.web.errors import HttpError
@@ -29,8 +29,6 @@ _KEPT = 256
 _MOST_CHARACTERS = 8 * 1024 * 1024
 """Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
 process are cleared. A character takes about 25 bytes in memory."""
-_PACKAGES = ("gbnf.", "gbnf_server.llama.")
-"""Those whose caches clients could fill with schemas that are sent once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -133,7 +131,7 @@ class Compiler:
         # what the caches lose, compilations that run would have to do again in one step
         if self._compiled > _MOST_CHARACTERS * (4 if self._running else 1):
             self._compiled = 0
-            clear_process_caches()
+            clear_schema_caches()
 
 
 def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
@@ -150,13 +148,3 @@ def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
         compiled.grammar.matcher.start()  # it is built here, not when the answer begins
         return compiled, len(str(compiled.grammar))
     return None, size
-
-
-def clear_process_caches() -> None:
-    """Empty all caches of functions that have a maximum size; the others depend on no schema."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_PACKAGES):
-            for function in list(vars(module).values()):
-                parameters = getattr(function, "cache_parameters", None)
-                if parameters is not None and parameters()["maxsize"] is not None:
-                    function.cache_clear()

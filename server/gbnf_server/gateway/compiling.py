@@ -124,14 +124,15 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
 
     Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
     """
-    given: list[Tool] = []
-    for each in request.callable_tools:
-        given.append(client_tool(each))
+    client_tools: list[Tool] = []
+    for function in request.callable_tools:
+        client_tools.append(client_tool(function))
         yield 0
-    errors = yield from _compile_parts(given, target, target.tool_format)
+    errors = yield from _compile_parts(client_tools, target, target.tool_format)
     # one that cannot be compiled accepts any arguments, as a finding says
     tools = opened(
-        given, [left_out_finding(tool, errors[tool.name]) for tool in given if tool.name in errors]
+        client_tools,
+        [left_out_finding(tool, errors[tool.name]) for tool in client_tools if tool.name in errors],
     )
     compiled = yield from _compile_request(request, target, tools)
     if not request.excluded or target.dialect != "gbnf":
@@ -144,10 +145,10 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
     tools = tuple(tool for tool in tools if tool.name not in without)
     if not tools:
         return compiled
-    found = yield from _compile_request(request, target, tools)
-    if found.protocol != compiled.protocol or found.enforcement.findings != compiled.enforcement.findings:
+    final = yield from _compile_request(request, target, tools)
+    if final.protocol != compiled.protocol or final.enforcement.findings != compiled.enforcement.findings:
         return compiled
-    return replace(found, prompt=compiled.prompt)
+    return replace(final, prompt=compiled.prompt)
 
 
 def _compile_parts(
@@ -239,7 +240,7 @@ def _compile_calls(
             yield from _compile_parts(offered.tools, target, None, order)  # of calls as JSON in the text
         try:
             constraint = protocol.constraint(offered)
-            if isinstance(constraint, Grammar) and any(each.kind == "left_out" for each in constraint.report):
+            if isinstance(constraint, Grammar) and any(loss.kind == "left_out" for loss in constraint.report):
                 offered = replace(offered, tools=opened(tools, constraint.report))
                 constraint = protocol.constraint(offered)
         except GbnfError as error:
@@ -282,8 +283,8 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
         # the backend separates it. Ollama refuses to have a model reason that does not
         reasoning = request.reasoning is not False if target.dialect == "gbnf" else request.reasoning is True
     elif target.dialect == "json_schema":
-        given = output.schema if isinstance(output, JsonSchema) else {"type": "object"}
-        constraint = given if isinstance(given, Mapping) else {}
+        declared = output.schema if isinstance(output, JsonSchema) else {"type": "object"}
+        constraint = declared if isinstance(declared, Mapping) else {}
     else:
         reasoning = reasoning and not isinstance(output, GbnfText)  # which covers the whole answer
         constraint, reader = _text(_output_grammar(output), target.tool_format if reasoning else None)
@@ -308,12 +309,12 @@ def _output_grammar(output: OutputFormat) -> Grammar:
                 if finding.kind == "unenforced":
                     raise strict_error(finding, param)
             return grammar
-        case GbnfText(text, param):
+        case GbnfText(text):
             try:
                 grammar = Grammar.parse(text)
                 grammar.check_stacks()
             except GrammarError as error:
-                raise HttpError(400, f"the grammar: {error}", "invalid_grammar", param) from None
+                raise HttpError(400, f"the grammar: {error}", "invalid_grammar", "grammar") from None
             return grammar
 
 
@@ -344,29 +345,30 @@ def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ..
     return tuple(_open_tool(tool, errors[tool.name]) if tool.name in errors else tool for tool in tools)
 
 
-def client_tool(given: FunctionTool) -> Tool:
+def client_tool(function: FunctionTool) -> Tool:
     """Return the tool. What of its schema cannot be used is left out, with a finding.
 
     This project's own keywords mean nothing in the schemas of clients. Raises HttpError for a schema that is
     invalid in every draft.
     """
     # too deep: None is no schema, so any arguments are accepted
-    schema = None if nests_deeper(given.parameters, _MAX_DEPTH) else given.parameters
+    schema = None if nests_deeper(function.parameters, _MAX_DEPTH) else function.parameters
     try:
-        MetaschemaChecker("", frozenset()).check(given.parameters, "")
+        MetaschemaChecker("", frozenset()).check(function.parameters, "")
     except SchemaError as error:
-        problem = f"{given.param}: the schema of {given.name!r} is invalid: {error}"
-        raise HttpError(400, problem, "invalid_schema", f"{given.param}{error.pointer}") from None
-    if (kind := given.parameters.get("type", "object")) not in ("object", ["object"]):
-        problem = f"{given.param}: the type of the arguments must be 'object', not {clip(repr(kind))}."
-        raise HttpError(400, problem, "invalid_schema", f"{given.param}/type")
-    if given.pattern and schema is not None:
-        patterned = {name: {**each, "pattern": given.pattern} for name, each in schema["properties"].items()}
+        problem = f"{function.param}: the schema of {function.name!r} is invalid: {error}"
+        raise HttpError(400, problem, "invalid_schema", f"{function.param}{error.pointer}") from None
+    if (kind := function.parameters.get("type", "object")) not in ("object", ["object"]):
+        problem = f"{function.param}: the type of the arguments must be 'object', not {clip(repr(kind))}."
+        raise HttpError(400, problem, "invalid_schema", f"{function.param}/type")
+    if function.pattern and schema is not None:
+        properties = schema["properties"].items()
+        patterned = {name: {**value, "pattern": function.pattern} for name, value in properties}
         schema = {**schema, "properties": patterned}
-    args, findings = loosened_argument_schema(given.name, schema)
+    args, findings = loosened_argument_schema(function.name, schema)
     return Tool(
-        given.name,
-        descriptions={"en": given.description},
+        function.name,
+        descriptions={"en": function.description},
         args=_without_own_keywords(args),
         findings=findings,
     )
@@ -392,9 +394,9 @@ def _without_own_keywords(args: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "properties": properties} if properties else plain
 
 
-def strict_problem(given: Iterable[FunctionTool], findings: Iterable[Finding]) -> HttpError | None:
+def strict_problem(functions: Iterable[FunctionTool], findings: Iterable[Finding]) -> HttpError | None:
     """Return the error for the first finding about a tool that is strict, None if there is none."""
-    params = {tool.name: tool.param for tool in given if tool.strict}
+    params = {tool.name: tool.param for tool in functions if tool.strict}
     for finding in findings:
         if finding.tool in params and finding.kind in NOT_ENFORCED:
             return strict_error(finding, params[finding.tool])

@@ -23,7 +23,7 @@ AskAgain: TypeAlias = Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered |
 
 
 async def answer_corrected(
-    source: AnswerSource, tools: Sequence[Tool], ask_again: AskAgain, said: str, asked: Asked
+    source: AnswerSource, tools: Sequence[Tool], ask_again: AskAgain, user_text: str, asked: Asked
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer. Invalid calls are corrected if nothing of them has left.
 
@@ -41,15 +41,15 @@ async def answer_corrected(
                     end = await asyncio.to_thread(_repaired, end, tools) or await again(
                         end, ask_again, asked, end.calls
                     )
-                    texts = [each for each in held.deltas if isinstance(each, TextDelta | ReasoningDelta)]
+                    texts = [delta for delta in held.deltas if isinstance(delta, TextDelta | ReasoningDelta)]
                     held = replace(held, deltas=(*texts, *deltas_of(end.calls)))
                 yield held
             held = event if isinstance(event, AnswerPiece) and _begun(event) else None
-            if held is None and end is not None and said and not end.calls:
+            if held is None and end is not None and user_text and not end.calls:
                 tool = proposed_tool(end.completion.text, tuple(tools), tuple(tools))
-                if tool is not None and common_words(said, tool):
+                if tool is not None and common_words(user_text, tool):
                     end = await again(end, ask_again, asked, [ReadCall(tool.name)])
-                    if not all(is_said(call, said) for call in end.calls):
+                    if not all(is_said(call, user_text) for call in end.calls):
                         end = replace(end, calls=())
                     if end.calls:
                         yield AnswerPiece("", tuple(deltas_of(end.calls)))
@@ -74,18 +74,18 @@ def _repaired(answered: Answered, tools: Sequence[Tool]) -> Answered | None:
 
 async def again(answered: Answered, ask_again: AskAgain, asked: Asked, calls: Sequence[ReadCall]) -> Answered:
     """Return an answer with the calls of another; unchanged without any, and if they are invalid."""
-    found = await ask_again(asked, calls)
-    if found is None or found.completion.grammar_violation is not None or found.invalid:
+    required = await ask_again(asked, calls)
+    if required is None or required.completion.grammar_violation is not None or required.invalid:
         return answered
-    if not found.calls or not all(call.ended for call in found.calls):
+    if not required.calls or not all(call.ended for call in required.calls):
         return answered
-    return replace(answered, calls=found.calls, invalid=(), retries=answered.retries + 1)
+    return replace(answered, calls=required.calls, invalid=(), retries=answered.retries + 1)
 
 
-def is_said(call: ReadCall, said: str) -> bool:
+def is_said(call: ReadCall, query: str) -> bool:
     """Return whether each value of a call is in what a user has said."""
-    given = call.parsed()
-    return given is not None and all(each.casefold() in said.casefold() for each in argument_values(given))
+    args, text = call.parsed(), query.casefold()
+    return args is not None and all(value.casefold() in text for value in argument_values(args))
 
 
 def deltas_of(calls: Sequence[ReadCall]) -> list[Delta]:

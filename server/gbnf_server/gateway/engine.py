@@ -27,7 +27,7 @@ from gbnf_server.backends.answer import Answered, AnswerSource, Asked, ReadCall,
 from gbnf_server.backends.answer import AnswerEvent as BackendAnswerEvent
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import GRAMMAR_IGNORED, AnswerEvent, Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     GbnfText,
@@ -112,8 +112,8 @@ class Engine(Answers):
             if not target.model.takes_images and any(message.get("images") for message in request.messages):
                 problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
                 raise HttpError(400, problem, "unsupported_by_backend", "messages")
-            given = request.sampling.max_tokens
-            limit = default_limit if given is None else given
+            max_tokens = request.sampling.max_tokens
+            limit = default_limit if max_tokens is None else max_tokens
             if not request.count:
                 tokens = await _prompt_tokens(request, compiled, backend)
                 yield Finished("stop", Usage(tokens, 0), compiled.enforcement)
@@ -128,18 +128,18 @@ class Engine(Answers):
                 if subject == "other":
                     source = partial(_answer_without, compiled.tools, request.messages, backend)
             ask_again: AskAgain = partial(self._required_calls, request, target, compiled, backend)
-            said = _said(request.messages) if subject == "tools" else ""
-            source = partial(answer_corrected, source, compiled.tools, ask_again, said)
+            user_text = _user_text(request.messages) if subject == "tools" else ""
+            source = partial(answer_corrected, source, compiled.tools, ask_again, user_text)
             turn = None
             if target.is_small and request.sampling.logprobs is None:
                 turn = await asyncio.to_thread(Turn.of, request, compiled.tools)
             for choice in range(request.count):
                 asked = self._asked(request, compiled, choice, limit, evidence)
                 if turn is not None:
-                    async for each in _answer_turn(
+                    async for answer_event in _answer_turn(
                         turn, request, compiled, source, ask_again, backend, asked, choice
                     ):
-                        yield each
+                        yield answer_event
                     continue
                 async with aclosing(source(asked)) as events:
                     has_begun = False
@@ -152,8 +152,8 @@ class Engine(Answers):
                         if written and not has_begun:
                             has_begun = True
                             yield Started(choice, compiled.enforcement)
-                        for each in written:
-                            yield each
+                        for answer_event in written:
+                            yield answer_event
         except errors.BackendError as error:
             raise _gateway_error(error, request) from error
 
@@ -172,10 +172,10 @@ class Engine(Answers):
             raise _gateway_error(error, request) from error
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
         compiled = await self._compiler.compiled(request, target, owner)
-        used, given = info.template_variables, request.template_variables
-        if used is not None and (unused := [name for name in given if name not in used]):
-            kept = {name: value for name, value in given.items() if name in used}
-            request = replace(request, template_variables=kept)
+        used, variables = info.template_variables, request.template_variables
+        if used is not None and (unused := [name for name in variables if name not in used]):
+            used_variables = {name: value for name, value in variables.items() if name in used}
+            request = replace(request, template_variables=used_variables)
             ignored = tuple(f"chat_template_kwargs.{name}" for name in unused)
             compiled = replace(compiled, enforcement=replace(compiled.enforcement, ignored=ignored))
         return request, target, limit, compiled
@@ -256,10 +256,10 @@ def _evidence(messages: Sequence[Message], tools: Sequence[Tool], use: EvidenceU
 
     After an answer, a request may be part of an earlier one, so that its words exclude no argument.
     """
-    said = _said(messages).strip()
-    if any(each["role"] == "assistant" and not each.get("tool_calls") for each in messages):
+    query = _user_text(messages).strip()
+    if any(message["role"] == "assistant" and not message.get("tool_calls") for message in messages):
         use = "values" if use != "arguments" else "none"
-    return gather_evidence(said, tools, use, done=succeeded_calls(messages)) if tools and said else None
+    return gather_evidence(query, tools, use, done=succeeded_calls(messages)) if tools and query else None
 
 
 def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest:
@@ -267,7 +267,7 @@ def _with_best_first(request: ChatRequest, tools: Sequence[Tool]) -> ChatRequest
 
     They fit the conversation's first request, so that the prompt stays the same.
     """
-    query = next((each["content"] for each in request.messages if each["role"] == "user"), "")
+    query = next((message["content"] for message in request.messages if message["role"] == "user"), "")
     ranks = {tool.name: rank for rank, tool in enumerate(best_first(tools, query[:LONGEST_REQUEST]))}
     ordered = sorted(request.tools, key=lambda tool: ranks.get(tool.name, len(ranks)))
     return replace(request, tools=tuple(ordered))
@@ -290,7 +290,7 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     if odds is None:
         return compiled, "unknown"
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
-    is_related = is_about(_said(request.messages), compiled.tools)
+    is_related = is_about(_user_text(request.messages), compiled.tools)
     if odds >= LEAST_CALL_ODDS[is_related]:
         return replace(compiled, enforcement=enforcement), "unknown"
     # a call that the text proposes, also between prose, is made
@@ -299,7 +299,7 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     return compiled, "other" if is_related is False else "tools"
 
 
-def _said(messages: Sequence[Message]) -> str:
+def _user_text(messages: Sequence[Message]) -> str:
     """Return what the user has said."""
     return "\n".join(message["content"] for message in messages if message["role"] == "user")
 
@@ -313,14 +313,14 @@ async def _answer_without(
     it warm in Oslo?". A text that begins so otherwise is replaced, before any of it leaves, by the answer to
     the messages alone; later, the call is left out.
     """
-    said = _said(messages)
+    user_text = _user_text(messages)
     text: str | None = ""  # None: it has left
     held: list[BackendAnswerEvent] = []
     async with aclosing(answer(backend, asked)) as events:
         async for event in events:
             held.append(event)
             if isinstance(event, Answered):
-                if event.calls and all(is_said(call, said) for call in event.calls):
+                if event.calls and all(is_said(call, user_text) for call in event.calls):
                     text = None
                 elif text is not None and proposes_call(event.completion.text, tools):
                     break
@@ -377,8 +377,8 @@ async def _answer_turn(
                 else:
                     deltas += [_with_id(delta, compiled) for delta in event.deltas]
     if answered is not None and turn.has_ended(answered):
-        left = [ReadCall(tool.name) for tool in turn.tools_left()] if answered.calls else []
-        other = await again(answered, ask_again, asked, left) if left else answered
+        remaining = [ReadCall(tool.name) for tool in turn.tools_left()] if answered.calls else []
+        other = await again(answered, ask_again, asked, remaining) if remaining else answered
         is_new = other is not answered and all(is_said(call, turn.state.query) for call in other.calls)
         deltas = [_with_id(delta, compiled) for delta in deltas_of(other.calls)]
         answered = other if is_new else None
@@ -414,8 +414,8 @@ def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:
             except InvalidJsonError as error:
                 problems.append(f"the arguments of '{call.name}' are not valid JSON: {error}")
             else:
-                given = {"name": call.name, "arguments": arguments}
-                problems += validate_call(given, compiled.tools).errors
+                parsed_call = {"name": call.name, "arguments": arguments}
+                problems += validate_call(parsed_call, compiled.tools).errors
     return tuple(problems)
 
 
@@ -423,7 +423,7 @@ def _failed_before(messages: Sequence[Message], calls: Sequence[ReadCall]) -> tu
     """Return the tools of the calls that have failed in the conversation with the same arguments."""
     failed = failed_calls(messages) if calls else {}
     read = [(call.name, call.parsed()) for call in calls if failed]
-    return tuple(name for name, given in read if isinstance(given, dict) and call_key(name, given) in failed)
+    return tuple(name for name, args in read if isinstance(args, dict) and call_key(name, args) in failed)
 
 
 def _with_id(delta: Delta, compiled: Compiled) -> Delta:
@@ -438,7 +438,7 @@ def _finished(request: ChatRequest, compiled: Compiled, answered: Answered) -> F
     completion = answered.completion
     if completion.grammar_violation is not None:
         problem = f"the backend ignored the grammar: {completion.grammar_violation}."
-        raise HttpError(502, problem, "upstream_ignored_grammar")
+        raise HttpError(502, problem, GRAMMAR_IGNORED)
     tokens, forced = completion.usage.completion_tokens, completion.usage.forced_tokens
     enforcement = replace(
         compiled.enforcement,
@@ -478,7 +478,7 @@ def _gateway_error(error: errors.BackendError, request: ChatRequest) -> HttpErro
         case errors.RequestNotSupportedError():
             return HttpError(400, text, "unsupported_by_backend", error.field)
         case errors.GrammarRefusedError() if isinstance(request.output, GbnfText):
-            return HttpError(400, text, "invalid_grammar", request.output.param)
+            return HttpError(400, text, "invalid_grammar", "grammar")
         case errors.AnswerTimeoutError():
             return HttpError(504, text, "upstream_timeout")
         case errors.BackendUnreachableError():

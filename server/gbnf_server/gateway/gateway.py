@@ -219,11 +219,11 @@ class Gateway:
         return await loop.run_in_executor(self._readers, self._parse, parse, body, tools, share)
 
     async def wait_for(
-        self, work: Callable[_Given, _Value], *given: _Given.args, **options: _Given.kwargs
+        self, work: Callable[_Given, _Value], *args: _Given.args, **options: _Given.kwargs
     ) -> _Value:
         """Return what `work` returns, which may wait for a store."""
         return await asyncio.get_running_loop().run_in_executor(
-            self._waiting, partial(work, *given, **options)
+            self._waiting, partial(work, *args, **options)
         )
 
     def _read(
@@ -328,8 +328,8 @@ class ToolTexts:
     def shorten(self, body: bytes) -> tuple[bytes, Any]:
         """Return a body with null for known tools, and the tools; the body and None if it has none."""
         for text, tools in reversed(list(self._known.items())):
-            before, found, after = body.partition(text)
-            if found and nesting(before) == 1 and before.rstrip().endswith((b"{", b",")):
+            before, match, after = body.partition(text)
+            if match and nesting(before) == 1 and before.rstrip().endswith((b"{", b",")):
                 return b'%b"tools":null%b' % (before, after), tools
         return body, None
 

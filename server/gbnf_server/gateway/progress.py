@@ -115,13 +115,13 @@ class Turn:
 
 def _state(messages: Sequence[Message], tools: Mapping[str, Tool]) -> RunState:
     """Return the state after the last request of a conversation and the results of its calls."""
-    last = max((index for index, each in enumerate(messages) if each["role"] == "user"), default=0)
+    last = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=0)
     state = RunState(messages[last]["content"], "", datetime.now(UTC))
     state.calls.most_reads = 1
-    made: dict[str, Mapping[str, Any]] = {}
+    calls: dict[str, Mapping[str, Any]] = {}
     for message in messages[last:]:
-        made |= {call["id"]: call["function"] for call in message.get("tool_calls", ())}
-        function = made.get(message.get("tool_call_id", ""))
+        calls |= {call["id"]: call["function"] for call in message.get("tool_calls", ())}
+        function = calls.get(message.get("tool_call_id", ""))
         if function is None:
             continue
         call = {"name": function["name"], "arguments": function["arguments"]}

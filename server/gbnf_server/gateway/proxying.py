@@ -83,8 +83,8 @@ class PassThrough:
             finally:
                 await response.aclose()
 
-    def _headers(self, given: Mapping[str, str], url: str) -> dict[str, str]:
-        headers = {name: value for name, value in given.items() if name in _KEPT_OF_REQUEST}
+    def _headers(self, request_headers: Mapping[str, str], url: str) -> dict[str, str]:
+        headers = {name: value for name, value in request_headers.items() if name in _KEPT_OF_REQUEST}
         headers["accept-encoding"] = "identity"
         if key := self._api_key or find_api_key(url):
             headers["authorization"] = f"Bearer {key}"

@@ -95,10 +95,10 @@ def read_part(model: type[_Model], value: Any, path: str = "") -> _Model:
         return model.model_validate(value)
     except ValidationError as error:
         problems = [(_path(problem["loc"], value), problem) for problem in error.errors(include_url=False)]
-    below, problem = max(problems, key=lambda each: each[0].count(".") + each[0].count("["))
-    at = f"{path}{below}".removeprefix(".")
+    below, problem = max(problems, key=lambda candidate: candidate[0].count(".") + candidate[0].count("["))
+    full_path = f"{path}{below}".removeprefix(".")
     shown = "" if problem["type"] == "missing" else f" (got {clip(repr(problem['input']))})"
-    raise invalid_request(f"{at}: {problem['msg']}{shown}.", at)
+    raise invalid_request(f"{full_path}: {problem['msg']}{shown}.", full_path)
 
 
 def _path(steps: Sequence[str | int], value: Any) -> str:
@@ -119,9 +119,9 @@ def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: s
     kind = value.get("type", kind)
     model = models.get(kind) if isinstance(kind, str) else None
     if model is None:
-        known = ", ".join(models)
+        types = ", ".join(models)
         raise invalid_request(
-            f"{path}.type: {clip(repr(kind))} is not supported. Known types: {known}.", f"{path}.type"
+            f"{path}.type: {clip(repr(kind))} is not supported. Known types: {types}.", f"{path}.type"
         )
     return read_part(model, value, path)
 
@@ -140,9 +140,9 @@ def join_content(content: str | Sequence[Content], path: str) -> tuple[str, list
     """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
     if isinstance(content, str):
         return content, []
-    said = [part.read(f"{path}[{index}]") for index, part in enumerate(content)]
-    texts = [each for each in said if isinstance(each, str)]
-    return "\n".join(texts), [each for each in said if isinstance(each, Image)]
+    contents = [part.read(f"{path}[{index}]") for index, part in enumerate(content)]
+    texts = [text for text in contents if isinstance(text, str)]
+    return "\n".join(texts), [image for image in contents if isinstance(image, Image)]
 
 
 def check_supported(body: Mapping[str, Any], hints: Mapping[str, str]) -> None:
@@ -157,13 +157,13 @@ def read_effort(effort: str | None) -> bool | None:
     return None if effort is None else effort not in {"none", "minimal"}
 
 
-def read_arguments(given: Any) -> dict[str, Any]:
+def read_arguments(arguments: Any) -> dict[str, Any]:
     """Return the arguments of a call in the history, of their JSON text or value.
 
     Arguments that are not a JSON object, such as those of a truncated call, become the text of one member, so
     that the conversation can go on. Anthropic's documentation recommends the name of the member.
     """
-    text = given if isinstance(given, str) else "" if given is None else json.dumps(given)
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
     with suppress(InvalidJsonError):
         value = parse_json(text) if text.strip() else {}
         if isinstance(value, dict) and not nests_deeper(value, _MAX_DEPTH):
@@ -173,12 +173,12 @@ def read_arguments(given: Any) -> dict[str, Any]:
 
 def read_data_url(url: str, path: str) -> Image:
     """Return the image in a data URL. Raises HttpError; other URLs are not fetched."""
-    found = _DATA_URL.match(url)
-    if found is None:
+    match = _DATA_URL.match(url)
+    if match is None:
         example = "such as data:image/png;base64,…"
         problem = f"{path}: only data URLs of images are supported, {example}; nothing is fetched."
         raise invalid_request(problem, path)
-    return read_image(found[1].lower(), url[found.end() :], path)
+    return read_image(match[1].lower(), url[match.end() :], path)
 
 
 def read_image(media_type: str, data: str, path: str) -> Image:

@@ -33,13 +33,13 @@ class Declared:
 
 def declared_at(document: Document, path: Sequence[str | int]) -> Declared:
     """Return what a schema declares at a path. Raises SchemaError for a reference that leads nowhere."""
-    found = _with_branches(document, [document.root])
+    nodes = _with_branches(document, [document.root])
     for step in path:
-        found = _with_branches(document, [child for each in found for child in _children(each, step)])
+        nodes = _with_branches(document, [child for node in nodes for child in _children(node, step)])
     types: dict[str, None] = {}
     names: dict[str, None] = {}
     values: dict[str, None] = {}
-    for raw in (each.raw for each in found):
+    for raw in (node.raw for node in nodes):
         is_typed = not raw.keys().isdisjoint(("type", "enum", "const"))
         facts = [type_text(raw, document.root.raw)] if is_typed else []
         types[", ".join([*facts, *value_bounds(raw)])] = None
@@ -50,18 +50,18 @@ def declared_at(document: Document, path: Sequence[str | int]) -> Declared:
         for value in listed if isinstance(listed, list) else ():
             if not isinstance(value, dict | list):
                 values[json_string(value) if isinstance(value, str) else json.dumps(value)] = None
-    said = "; ".join([*filter(None, types)][:_MOST_DESCRIBED])
-    return Declared(said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…", tuple(names), tuple(values))
+    text = "; ".join([*filter(None, types)][:_MOST_DESCRIBED])
+    return Declared(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…", tuple(names), tuple(values))
 
 
-def _with_branches(document: Document, found: Iterable[Subschema]) -> list[Subschema]:
+def _with_branches(document: Document, roots: Iterable[Subschema]) -> list[Subschema]:
     """Return subschemas with those of the same value that they refer to, combine or choose between."""
-    pending = list(found)
+    pending = list(roots)
     entered: dict[int, Subschema] = {}
-    for each in pending:  # which grows
-        if not isinstance(each.raw, Mapping) or id(each.raw) in entered or len(entered) >= _MOST_SUBSCHEMAS:
+    for node in pending:  # which grows
+        if not isinstance(node.raw, Mapping) or id(node.raw) in entered or len(entered) >= _MOST_SUBSCHEMAS:
             continue
-        here = entered[id(each.raw)] = document.enter(each)
+        here = entered[id(node.raw)] = document.enter(node)
         pending += [document.follow(here, keyword) for keyword in REFERENCES if keyword in here.raw]
         pending += [here.at(*path) for path, _ in subschemas(here.raw) if path[0] in _BRANCHES]
     return list(entered.values())

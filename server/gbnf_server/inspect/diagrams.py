@@ -93,12 +93,12 @@ class _Drawing:
 
     def _choice(self, alternatives: tuple[Expr, ...], depth: int) -> railroad.DiagramItem:
         shown = alternatives[:SHOWN_ALTERNATIVES]
-        items = [self.item(one, depth + 1) if one != EPSILON else railroad.Skip() for one in shown]
+        items = [self.item(choice, depth + 1) if choice != EPSILON else railroad.Skip() for choice in shown]
         if rest := alternatives[SHOWN_ALTERNATIVES:]:
             if len(rest) == 1:
                 items.append(self.item(rest[0], depth + 1))
             else:
-                self.folded.append(tuple(emit_expr(one) for one in rest))
+                self.folded.append(tuple(emit_expr(choice) for choice in rest))
                 items.append(_Box(f"{len(rest)} more", "more"))
         return railroad.Choice(0, *items) if len(items) > 1 else items[0]
 

@@ -124,8 +124,8 @@ class JsonExpectations:
         is_listed = {option.label for option in self._options} <= {*self._declared.values, "]"}
         is_value = self._position.where in ("value", "inside") and (self._others or not is_listed)
         types = self._declared.types if is_value else ""
-        said = f"{in_words(self._options, self._others)} at {where}{types and f' ({types})'}"
-        return Expectation(said, tuple(self._options[:MOST_OPTIONS]))
+        following = f"{in_words(self._options, self._others)} at {where}{types and f' ({types})'}"
+        return Expectation(following, tuple(self._options[:MOST_OPTIONS]))
 
     def _value(self) -> None:
         for text in dict.fromkeys((*self._declared.values[:_MOST_TRIED], *_LITERALS)):
@@ -189,8 +189,8 @@ class JsonExpectations:
         ).expectation()
         if not self._options and not self._others:
             return after
-        found = self._found()
-        return Expectation(f"{found.following}, or {after.following}", (*found.options, *after.options))
+        inner = self._found()
+        return Expectation(f"{inner.following}, or {after.following}", (*inner.options, *after.options))
 
     def _accepted(self, token: str, lead: str = "") -> str:
         """Return a token with the whitespace that the grammar wants before it, "" if it is refused."""
@@ -278,17 +278,17 @@ def _has_others(state: MatchState, characters: set[str]) -> bool:
 
 def _named(characters: set[str]) -> str:
     """Return characters as words: the classes that are complete, and each other one."""
-    left = set(characters)
+    unnamed = set(characters)
     parts = []
     for words, members in _CLASSES:
-        if left.issuperset(members):
+        if unnamed.issuperset(members):
             parts.append(words)
-            left -= set(members)
-    digits = sorted(left.intersection(_DIGITS))
+            unnamed -= set(members)
+    digits = sorted(unnamed.intersection(_DIGITS))
     if len(digits) > 1 and ord(digits[-1]) - ord(digits[0]) == len(digits) - 1:
         parts.insert(0, f"a digit from {digits[0]} to {digits[-1]}")
-        left -= set(digits)
-    return either(parts + [json.dumps(character, ensure_ascii=False) for character in sorted(left)])
+        unnamed -= set(digits)
+    return either(parts + [json.dumps(character, ensure_ascii=False) for character in sorted(unnamed)])
 
 
 @dataclass(frozen=True, slots=True)

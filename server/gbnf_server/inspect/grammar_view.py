@@ -202,8 +202,8 @@ def _marks(rule: str, production: Expr, origins: Origins) -> dict[int, tuple[str
 
 def _words(rule: str, production: Expr) -> list[tuple[int, str]]:
     """Return the words of a rule that are no space, each with its index."""
-    found = enumerate(tokens(emit_rule(rule, production).rstrip("\n")))
-    return [(index, token.text) for index, token in found if token.kind != "space"]
+    numbered = enumerate(tokens(emit_rule(rule, production).rstrip("\n")))
+    return [(index, token.text) for index, token in numbered if token.kind != "space"]
 
 
 def _main_rules(rules: Iterable[RuleView], lines: Iterable[SchemaLine]) -> dict[str, str]:
@@ -214,14 +214,14 @@ def _main_rules(rules: Iterable[RuleView], lines: Iterable[SchemaLine]) -> dict[
             affected.setdefault(pointer, []).append(rule)
 
     def outside(rule: RuleView, subschema: str) -> int:
-        return sum(not (_is_in(each, subschema) or _is_in(subschema, each)) for each in rule.origins)
+        return sum(not (_is_in(origin, subschema) or _is_in(subschema, origin)) for origin in rule.origins)
 
     main: dict[str, str] = {}
     for line in lines:
         if line.pointer in affected and line.kind:
             subschema = line.pointer.rpartition("/")[0] if line.kind == "keyword" else line.pointer
-            found = min(affected[line.pointer], key=lambda rule: outside(rule, subschema))
-            main[line.pointer] = found.name
+            main_rule = min(affected[line.pointer], key=lambda rule: outside(rule, subschema))
+            main[line.pointer] = main_rule.name
     return main
 
 

@@ -52,7 +52,7 @@ class DecodingOptions:
                 raise invalid_request(f"{name} is {str(value)[:40]}; it must be from {least} to {most}.")
         if not self.request.strip() or len(self.request) > MOST_REQUEST:
             raise invalid_request(f"the request must have from 1 to {MOST_REQUEST} characters.")
-        unknown = [each for each in self.strategies if not isinstance(each, str) or each not in STRATEGIES]
+        unknown = [item for item in self.strategies if not isinstance(item, str) or item not in STRATEGIES]
         if unknown or not 1 <= len(self.strategies) <= 2:
             raise invalid_request(f"strategies must be one or two of {', '.join(STRATEGIES)}.")
 
@@ -87,7 +87,7 @@ class LiveDecoder:
         async with self._turn:
             try:
                 async with asyncio.timeout(_MOST_S):
-                    return tuple([await self._decode(options, each) for each in options.strategies])
+                    return tuple([await self._decode(options, strategy) for strategy in options.strategies])
             except TimeoutError:
                 raise HttpError(504, f"decoding took more than {_MOST_S:g} s.", "timeout") from None
 

@@ -89,11 +89,11 @@ class PoolMeter:
         else:
             selection, ranks = Selection(self._tools), {}
         needed = {name: tool.name for tool in selection.kept for name in tool.offer.after}
-        kept = set(selection.kept)
+        offered = set(selection.kept)
         costs = tuple(
             self._cost(
                 tool,
-                kept=tool in kept,
+                kept=tool in offered,
                 reason=_why(tool, request, selection, needed),
                 rank=ranks.get(tool, 0),
                 words=common_words(request, tool),
@@ -148,9 +148,9 @@ def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str])
     if offer.always:
         return "it is always offered"
     if offer.markers:
-        found = PhraseMatcher(offer.markers, offer.not_in).find_longest(request) & set(offer.markers)
-        if found:
-            return f"the request contains {', '.join(map(repr, sorted(found)))}"
+        phrases = PhraseMatcher(offer.markers, offer.not_in).find_longest(request) & set(offer.markers)
+        if phrases:
+            return f"the request contains {', '.join(map(repr, sorted(phrases)))}"
     if tool.name in needed:
         return f"{needed[tool.name]} may only be called after it"
     if selection.outranked:

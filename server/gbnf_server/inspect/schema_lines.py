@@ -89,9 +89,9 @@ class _LineWriter:
             origin = pointer if has_effect else None
         on_one_line = not isinstance(value, dict | list) or not value or _is_short(value, role, indent)
         if on_one_line and role == "value" and isinstance(value, dict):
-            on_one_line = not any(one.startswith(f"{pointer}/") for one in self._referenced)
-        here = [one for one in self._findings if on_one_line and f"{one}/".startswith(f"{pointer}/")]
-        findings = tuple(each for one in here or [pointer] for each in self._findings.get(one, ()))
+            on_one_line = not any(place.startswith(f"{pointer}/") for place in self._referenced)
+        here = [place for place in self._findings if on_one_line and f"{place}/".startswith(f"{pointer}/")]
+        findings = tuple(finding for place in here or [pointer] for finding in self._findings.get(place, ()))
         kind: KeyKind = "" if role != "schema" else "name" if key else "branch" if pointer else ""
         state = _state(findings)
 
@@ -167,12 +167,12 @@ def _members(schema: Any) -> Iterator[tuple[str, Any]]:
         pending += [(child_pointer(pointer, key), member) for key, member in items]
 
 
-def _position(finding: Finding, known: Container[str]) -> str:
+def _position(finding: Finding, pointers: Container[str]) -> str:
     """Return where a finding is shown: at its keyword, or at the nearest schema around it."""
     pointer = finding.pointer
-    if pointer.rpartition("/")[2] != finding.keyword or pointer not in known:
+    if pointer.rpartition("/")[2] != finding.keyword or pointer not in pointers:
         below = child_pointer(pointer, finding.keyword)
-        pointer = below if below in known else pointer
-    while pointer and pointer not in known:
+        pointer = below if below in pointers else pointer
+    while pointer and pointer not in pointers:
         pointer = pointer.rpartition("/")[0]
     return pointer

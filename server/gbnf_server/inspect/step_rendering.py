@@ -47,7 +47,7 @@ def visible(token: bytes) -> str:
     if not text.strip(" "):
         return "␣" * len(text) or "∅"
     text = text.replace("\r", "␍").replace("\n", "↵\n").replace("\t", "⇥\t")
-    return "".join(each if each >= " " or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    return "".join(char if char >= " " or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
 
 
 def _facts(call: RecordedCall) -> list[str]:

@@ -173,28 +173,28 @@ class TextChecker:
             return expectation, "" if match.complete else f"expected {expected}, but the text ends"
         end = match.position + _FOUND
         refused = text[max(begun, match.position - _FOUND) : end] + ("…" if end < len(text) else "")
-        found = f"found {json.dumps(refused, ensure_ascii=False)}"
-        return expectation, f"expected {expected}, but {found}{why and ': '}{why}"
+        refused_text = f"found {json.dumps(refused, ensure_ascii=False)}"
+        return expectation, f"expected {expected}, but {refused_text}{why and ': '}{why}"
 
     def _why_refused(
-        self, text: str, at: int, json_text: _JsonText, expectation: Expectation, state: MatchState
+        self, text: str, place: int, json_text: _JsonText, expectation: Expectation, state: MatchState
     ) -> str:
         """Return why the character at `at` is refused, beyond what was expected; "" if that says it all."""
         position = locate(json_text.text)
-        rest = text[at:].lstrip()
+        rest = text[place:].lstrip()
         in_string = json_text.text.startswith('"', position.start)
-        if not in_string and rest and rest != text[at:] and state.advance(rest[0]) is not None:
+        if not in_string and rest and rest != text[place:] and state.advance(rest[0]) is not None:
             option = "" if self._choice.tool_format is not None else ", which --whitespace free allows"
             return f"only the whitespace is refused{option}"
-        found = _STRING.match(text, json_text.at + position.start)
-        if found is not None and position.where in ("key", "after"):
-            if found[1] in map(json_string, position.keys):
-                return f"{found[1]} is given already"
-            if found[1] in self._declared_at(json_text, position).names:
-                return f"{found[1]} is declared, but cannot come here"
-        if found is not None:
+        match = _STRING.match(text, json_text.at + position.start)
+        if match is not None and position.where in ("key", "after"):
+            if match[1] in map(json_string, position.keys):
+                return f"{match[1]} is given already"
+            if match[1] in self._declared_at(json_text, position).names:
+                return f"{match[1]} is declared, but cannot come here"
+        if match is not None:
             labels = {option.label.casefold(): option.label for option in expectation.options}
-            if close := get_close_matches(found[1].casefold()[:100], labels, 1, _CLOSE):
+            if close := get_close_matches(match[1].casefold()[:100], labels, 1, _CLOSE):
                 return f"did you mean {labels[close[0]]}?"
         try:
             json.loads(text[json_text.at :])
@@ -202,7 +202,7 @@ class TextChecker:
             is_truncated = error.msg.startswith("Unterminated")
             return (
                 ""
-                if is_truncated or error.pos > at - json_text.at
+                if is_truncated or error.pos > place - json_text.at
                 else f"in JSON: {error.msg.removesuffix(' at')}"
             )
         except (ValueError, RecursionError):
@@ -223,14 +223,14 @@ class TextChecker:
                     outside = replace(outside, following=f"{outside.following} {where}")
                 return None, outside
             json_text = _JsonText(accepted[call.json_at :], call.json_at, "/arguments", call.name)
-        found = JsonExpectations(
+        expectations = JsonExpectations(
             state,
             json_text.text,
             locate(json_text.text),
             lambda position: self._declared_at(json_text, position),
             json_text.prefix,
         )
-        return json_text, found.expectation()
+        return json_text, expectations.expectation()
 
     def _declared_at(self, json_text: _JsonText, position: JsonPosition) -> Declared:
         """Return what is declared at a position in a call as JSON, in arguments, or in a value."""
@@ -272,17 +272,17 @@ class TextChecker:
     def _judged_calls(self, text: str) -> Judgement:
         """Return what the parser of the chat template's format makes of a text."""
         assert self._choice.tool_format is not None
-        found = self._choice.tool_format.parse(text, self._tools)
-        lines = [f"reasoning: {_start(found.reasoning)}"] if found.reasoning else []
-        lines += [f"text: {_start(found.content)}"] if found.content.strip() else []
-        if not isinstance(found, ToolCalls):
+        parsed = self._choice.tool_format.parse(text, self._tools)
+        lines = [f"reasoning: {_start(parsed.reasoning)}"] if parsed.reasoning else []
+        lines += [f"text: {_start(parsed.content)}"] if parsed.content.strip() else []
+        if not isinstance(parsed, ToolCalls):
             return Judgement((*lines, "no call"))
-        for call in found.calls:
+        for call in parsed.calls:
             state = ", truncated, so it would not be executed" if call.truncated else ""
             arguments = _start(json.dumps(call.arguments, ensure_ascii=False))
             lines.append(f"a call of {call.name} with {arguments}{state}")
-        lines += [f"a call that cannot be used: {invalid.error}" for invalid in found.invalid]
-        usable = [call for call in found.calls if not call.truncated]
+        lines += [f"a call that cannot be used: {invalid.error}" for invalid in parsed.invalid]
+        usable = [call for call in parsed.calls if not call.truncated]
         errors: list[str] = []
         repaired = Judgement()
         for call in usable:
@@ -290,17 +290,17 @@ class TextChecker:
             errors += [error if len(usable) == 1 else f"{call.name}: {error}" for error in found_errors]
             if found_errors and not repaired.repaired:
                 repaired = self._repaired(call.as_call())
-        repairs = (*map(str, found.repairs), *repaired.repairs)
+        repairs = (*map(str, parsed.repairs), *repaired.repairs)
         validation = tuple(errors) if usable else None
         return replace(repaired, calls=tuple(lines), validation=validation, repairs=repairs)
 
     def _parsed(self, text: str) -> Judgement:
         """Return what the reader of text tool calls makes of a text that is not JSON."""
-        found = parse_tool_calls(text, self._tools)
-        if not isinstance(found, ToolCalls) or not found.calls:
+        parsed = parse_tool_calls(text, self._tools)
+        if not isinstance(parsed, ToolCalls) or not parsed.calls:
             return Judgement()
-        call = found.calls[0]
-        read = tuple(str(repair) for repair in found.repairs)
+        call = parsed.calls[0]
+        read = tuple(str(repair) for repair in parsed.repairs)
         if call.truncated:
             return Judgement(repairs=(*read, "the call is truncated, so it would not be executed"))
         repaired = self._repaired(call.as_call(), is_new=True)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
+from gbnf.work_limits import schema_cache
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar, native_grammar
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError
@@ -134,7 +134,7 @@ class GrammarChecker:
         return starts if offset == len(raw) else {}
 
 
-@lru_cache(maxsize=64)
+@schema_cache(maxsize=64)
 def _parsed(gbnf: str) -> Grammar:
     try:
         return Grammar.parse(gbnf)

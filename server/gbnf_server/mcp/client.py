@@ -148,7 +148,7 @@ class McpFunction:
 
 async def _start(connections: Sequence[Connection]) -> None:
     """Start all servers at once. Raises McpServerError for the first in order that does not start."""
-    results = await asyncio.gather(*(each.start() for each in connections), return_exceptions=True)
+    results = await asyncio.gather(*(server.start() for server in connections), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
@@ -160,7 +160,8 @@ async def _close(connections: Sequence[Connection]) -> None:
 
 def _tools(connections: Sequence[Connection], loop: BackgroundLoop, prefix: str | None) -> Iterator[Tool]:
     """Yield the tools of all servers; log why one cannot be loaded."""
-    names = _resolve_names([(each.name, [tool.name for tool in each.tools]) for each in connections], prefix)
+    offered = [(server.name, [tool.name for tool in server.tools]) for server in connections]
+    names = _resolve_names(offered, prefix)
     for connection, resolved in zip(connections, names, strict=True):
         for listed, name in zip(connection.tools, resolved, strict=True):
             mapping = listed.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -108,7 +108,7 @@ def _read_file(path: Path) -> tuple[McpServerConfig, ...]:
         raise McpConfigError(str(path), "the file is not UTF-8", "Save it as UTF-8.") from None
     try:
         for pattern in (_STRINGS_AND_COMMENTS, _STRINGS_AND_LAST_COMMAS):  # which VS Code allows
-            text = pattern.sub(lambda found: found[1] or "", text)
+            text = pattern.sub(lambda match: match[1] or "", text)
         content = parse_json(text)
     except InvalidJsonError as error:
         raise McpConfigError(str(path), f"invalid JSON: {error}", "Correct the file.") from None
@@ -194,26 +194,26 @@ class _EntryReader:
         """Return `text` with `${NAME}`, `${env:NAME}` and `${NAME:-default}` replaced."""
         return _VARIABLE.sub(partial(self._variable, key), text)
 
-    def _variable(self, key: str, found: re.Match[str]) -> str:
-        kind, colon, name = found[1].partition(":")
+    def _variable(self, key: str, match: re.Match[str]) -> str:
+        kind, colon, name = match[1].partition(":")
         if kind == "input" and colon:
             described = next(
-                (each for each in self._inputs if isinstance(each, Mapping) and each.get("id") == name), {}
+                (item for item in self._inputs if isinstance(item, Mapping) and item.get("id") == name), {}
             )
             about = f" ({described['description']})" if isinstance(described.get("description"), str) else ""
-            hint = f"Set an environment variable, and write ${{env:NAME}} instead of {found[0]}."
-            raise self._fault(key, found[0], f"the input {name!r}{about} is not asked for", hint)
+            hint = f"Set an environment variable, and write ${{env:NAME}} instead of {match[0]}."
+            raise self._fault(key, match[0], f"the input {name!r}{about} is not asked for", hint)
         if kind == "workspaceFolder" and not colon:
             return str(self._folder.parent if self._folder.name == ".vscode" else self._folder)
         if kind == "userHome" and not colon:
             return str(Path.home())
         default: str | None = None
         if kind != "env" or not colon:
-            name, given, default = found[1].partition(":-")
-            default = default if given else None
+            name, separator, default = match[1].partition(":-")
+            default = default if separator else None
         value = os.environ.get(name, default)
         if value is None:
-            raise self._fault(key, found[0], f"the environment variable {name!r} is not set", "Set it.")
+            raise self._fault(key, match[0], f"the environment variable {name!r} is not set", "Set it.")
         return value
 
     def _fault(self, key: str, value: Any, problem: str, hint: str) -> McpConfigError:

@@ -52,9 +52,9 @@ class McpServerError(SetupError):
 
     def __init__(self, server: str, problem: str, log: str = "", hint: str = "") -> None:
         self.server, self.problem, self.log = server, problem, log
-        said = f" Its last lines:\n{log}" if log else ""
+        last_lines = f" Its last lines:\n{log}" if log else ""
         super().__init__(
-            f"the MCP server '{server}' cannot be used: {problem}.{f' {hint}' if hint else ''}{said}"
+            f"the MCP server '{server}' cannot be used: {problem}.{f' {hint}' if hint else ''}{last_lines}"
         )
 
 
@@ -285,7 +285,7 @@ class Connection:
         """
         if (caller := _caller.get()) is not None or not self._callers:
             return caller
-        if len({same(each) for each in self._callers}) == 1:
+        if len({same(pending) for pending in self._callers}) == 1:
             return self._callers[-1]
         self.log.add("", f"{what} refused: the request names none of the calls in progress")
         return None
@@ -295,12 +295,12 @@ class Connection:
         context: ClientRequestContext,  # noqa: ARG002 - the SDK's names
         params: mcp_types.ElicitRequestParams,
     ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
-        caller = self._current_caller("a question is", lambda each: each.run)
+        caller = self._current_caller("a question is", lambda pending: pending.run)
         return mcp_types.ElicitResult(action="cancel") if caller is None else await caller.ask(params)
 
     async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:  # noqa: ARG002 - as above
         """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
-        caller = self._current_caller("the roots are", lambda each: each.root)
+        caller = self._current_caller("the roots are", lambda pending: pending.root)
         roots = [] if caller is None else [mcp_types.Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it
         return mcp_types.ListRootsResult(roots=roots)
 
@@ -362,8 +362,8 @@ def _reason(error: BaseException) -> str:
     match error:
         case ValidationError():
             faults = error.errors(include_url=False, include_context=False)
-            at = ".".join(str(step) for step in faults[0]["loc"])
-            text = f"an invalid message of the server: {at}: {faults[0]['msg']}"
+            location = ".".join(str(step) for step in faults[0]["loc"])
+            text = f"an invalid message of the server: {location}: {faults[0]['msg']}"
         case OSError(strerror=str(reason)) if not isinstance(error, FileNotFoundError):
             text = reason
         case _:

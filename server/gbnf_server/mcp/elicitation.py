@@ -44,15 +44,15 @@ def _answer_form(server: str, params: ElicitRequestFormParams, context: Context)
     required = [name for name in properties if isinstance(required, list) and name in required]
     questions = {name: _Question(name, properties[name]) for name in required or properties}
     content: dict[str, Any] = {
-        name: each["default"]
-        for name, each in properties.items()
-        if isinstance(each, Mapping) and "default" in each and name not in questions
+        name: declared["default"]
+        for name, declared in properties.items()
+        if isinstance(declared, Mapping) and "default" in declared and name not in questions
     }
     title = f"{server}: {params.message}"
     form_title = title
     for _ in range(_ATTEMPTS):
-        answers = context.ask(Form(form_title, tuple(each.field for each in questions.values())))
-        content |= {name: each.value(answers[name]) for name, each in questions.items()}
+        answers = context.ask(Form(form_title, tuple(question.field for question in questions.values())))
+        content |= {name: question.value(answers[name]) for name, question in questions.items()}
         fault = output_fault(content, schema)
         if fault is None:
             return ElicitResult(action="accept", content=content)
@@ -73,7 +73,7 @@ class _Question:
     def value(self, answer: Any) -> Any:
         """Return the value that the server wants for an answer."""
         if isinstance(answer, list):
-            return [self._options[each] for each in answer]
+            return [self._options[title] for title in answer]
         if self._options:
             return self._options[answer]
         return int(answer) if self._integer and float(answer).is_integer() else answer
@@ -105,8 +105,8 @@ def _options(schema: Mapping[str, Any]) -> dict[str, str]:
             shown = names if isinstance(names, list) and len(names) == len(values) else values
             return dict(zip(map(str, shown), map(str, values), strict=True))
         case {"oneOf": list(choices)} | {"anyOf": list(choices)}:
-            constants = [each for each in choices if isinstance(each, Mapping) and "const" in each]
-            return {str(each.get("title") or each["const"]): str(each["const"]) for each in constants}
+            constants = [choice for choice in choices if isinstance(choice, Mapping) and "const" in choice]
+            return {str(item.get("title") or item["const"]): str(item["const"]) for item in constants}
         case _:
             return {}
 
@@ -134,10 +134,10 @@ def form_answers(form: Form, result: ElicitResult, context: Context) -> dict[str
     """Return the answers of an MCP client. Raises ExecutorError if it gave none, or invalid ones."""
     if result.action != "accept":
         raise ExecutorError(f"the person did not answer '{form.title}'")
-    given = result.content or {}
+    content = result.content or {}
     try:
         return {
-            field.var: check_answer(field, given.get(field.var), context.workspace) for field in form.fields
+            field.var: check_answer(field, content.get(field.var), context.workspace) for field in form.fields
         }
     except ValueError as error:
         raise ExecutorError(f"the answer to '{form.title}' does not fit: {error}") from None

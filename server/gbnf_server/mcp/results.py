@@ -60,7 +60,7 @@ def result_object(
     if (text := _texts(result.content)) and not _repeats(text, structured):
         value.setdefault("text", text)
     saved = _Files(context)
-    resources = [found for block in result.content if (found := _resource(block, saved))]
+    resources = [resource for block in result.content if (resource := _resource(block, saved))]
     if saved.files:
         value.setdefault("files", saved.files)
         value.setdefault("entries", saved.save())

@@ -164,11 +164,11 @@ class _ClientPerson(Person):
             "approved": state.get("approved", False),
             "forms": state.get("forms", []),
         }
-        given = responses.get(_APPROVAL)
-        self._approval = given if isinstance(given, mcp_types.ElicitResult) else None
-        given = responses.get(_FORM)
-        if isinstance(given, mcp_types.ElicitResult):
-            self._state["forms"].append(given.model_dump(mode="json"))
+        response = responses.get(_APPROVAL)
+        self._approval = response if isinstance(response, mcp_types.ElicitResult) else None
+        response = responses.get(_FORM)
+        if isinstance(response, mcp_types.ElicitResult):
+            self._state["forms"].append(response.model_dump(mode="json"))
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the person approves the call, in a thread. Raises ExecutorError."""
@@ -242,8 +242,8 @@ class _ApiKeyCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
+            header = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(header, self._expected):
                 refusal = PlainTextResponse(
                     "an API key is needed: send Authorization: Bearer KEY",
                     status_code=401,

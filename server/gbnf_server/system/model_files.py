@@ -55,8 +55,8 @@ def check_gguf(path: Path, kind: str = "model file") -> None:
     except OSError as error:
         raise ModelLoadError(f"the {kind} {path} cannot be read: {error.strerror}.") from None
     if begin != b"GGUF":
-        found = f"it begins with {begin!r}, not with b'GGUF'" if begin else "it is empty"
-        raise ModelLoadError(f"the {kind} {path} is not a GGUF file: {found}. Use a complete GGUF file.")
+        fault = f"it begins with {begin!r}, not with b'GGUF'" if begin else "it is empty"
+        raise ModelLoadError(f"the {kind} {path} is not a GGUF file: {fault}. Use a complete GGUF file.")
 
 
 def file_sha256(path: Path) -> str:
@@ -109,11 +109,11 @@ def _unchecked(repo: str, file: str) -> Path:
 
 def _check_hash(path: Path, listed: str) -> None:
     """Delete a file with another SHA-256 than the repository lists. Raises ModelLoadError."""
-    if (found := file_sha256(path)) != listed:
+    if (actual := file_sha256(path)) != listed:
         path.resolve().unlink()
         path.unlink(missing_ok=True)
         raise ModelLoadError(
-            f"the download of {path.name} is damaged: its SHA-256 is {found}, but the repository lists "
+            f"the download of {path.name} is damaged: its SHA-256 is {actual}, but the repository lists "
             f"{listed}. It is deleted; download it again."
         )
 
@@ -134,10 +134,10 @@ def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> 
     wanted = quantization or DEFAULT_QUANTIZATION
     # as a whole word: Q4_K is not Q4_K_M
     word = re.compile(rf"(?<![A-Za-z0-9_]){re.escape(wanted)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    found = [name for name in models if word.search(PurePosixPath(name).name)]
-    if not found and quantization is None and len(models) == 1:
-        found = list(models)
-    if not found:
+    matching = [name for name in models if word.search(PurePosixPath(name).name)]
+    if not matching and quantization is None and len(models) == 1:
+        matching = list(models)
+    if not matching:
         shown = ", ".join(list(models)[:_SHOWN]) + (", …" if len(models) > _SHOWN else "")
         raise ModelLoadError(
             f"{repo} has no GGUF model of quantization {wanted}. "
@@ -147,7 +147,7 @@ def choose_files(repo: str, listed: Sequence[str], quantization: str | None) -> 
                 else "It has none at all: choose another repository."
             )
         )
-    parts = models[min(found, key=lambda name: (len(name), name))]
+    parts = models[min(matching, key=lambda name: (len(name), name))]
     if (part := _PART.search(parts[0])) and len(parts) != int(part["count"]):
         raise ModelLoadError(f"{repo} lists {len(parts)} of the {int(part['count'])} parts of {parts[0]}.")
     return tuple(parts)
@@ -246,7 +246,7 @@ def _download_smollm2(folder: Path) -> Path:
 
 def _checked_smollm2(path: Path) -> Path:
     """Return the path of the model. Raises ModelLoadError if it is another file."""
-    if (found := file_sha256(path)) != _SHA256:
-        problem = f"its SHA-256 is {found}, not {_SHA256}. Delete it, and run this again."
+    if (actual := file_sha256(path)) != _SHA256:
+        problem = f"its SHA-256 is {actual}, not {_SHA256}. Delete it, and run this again."
         raise ModelLoadError(f"{path} is not the file of the model {SMOLLM2}: {problem}")
     return path

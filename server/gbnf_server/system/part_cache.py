@@ -173,12 +173,12 @@ def _shrink(folder: Path, limit: int) -> int:
                 if entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
                     files.append((status.st_mtime, entry.path, _allocated(status.st_size)))
-    left = sum(size for _, _, size in files)
-    if left > limit:
+    total = sum(size for _, _, size in files)
+    if total > limit:
         for _, path, size in sorted(files):
-            if left <= limit * 3 // 4:
+            if total <= limit * 3 // 4:
                 break
             with suppress(OSError):
                 os.unlink(path)  # noqa: PTH108 - a string
-            left -= size
-    return left
+            total -= size
+    return total

@@ -117,14 +117,14 @@ def kill_descendants(pid: int, *, grace_period: float = 5.0) -> None:
     end = time.monotonic() + grace_period
     while True:
         try:
-            running = [each for each in psutil.Process(pid).children(recursive=True) if _runs(each)]
+            running = [process for process in psutil.Process(pid).children(recursive=True) if _runs(process)]
         except psutil.NoSuchProcess:
             return
         if not running or time.monotonic() > end:
             return
-        for each in running:
+        for process in running:
             with suppress(psutil.Error):
-                each.kill()
+                process.kill()
         time.sleep(_STEP_S)
 
 
@@ -138,14 +138,14 @@ def memory_of_descendants(pid: int, limit: int) -> int:
     resident, own = 0, 0
     with suppress(psutil.NoSuchProcess):
         running = psutil.Process(pid).children(recursive=True)
-        for each in running:
+        for process in running:
             with suppress(psutil.Error):
-                resident += each.memory_info().rss
+                resident += process.memory_info().rss
         if resident <= limit:
             return resident
-        for each in running:
+        for process in running:
             with suppress(psutil.Error):
-                full = each.memory_full_info()
+                full = process.memory_full_info()
                 own += getattr(full, "pss", full.uss)
     return own
 

@@ -65,14 +65,14 @@ class Access:
 
     def _check_key(self, headers: Mapping[str, str]) -> str:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        digest = _digest(given)
+        sent = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        digest = _digest(sent)
         # all of them, whichever fits: the time tells nothing
-        found = [key for key in self.keys if hmac.compare_digest(digest, _digest(key))]
-        if not found:
+        matching = [key for key in self.keys if hmac.compare_digest(digest, _digest(key))]
+        if not matching:
             problem = "an API key is needed: send Authorization: Bearer KEY, or x-api-key: KEY."
             raise HttpError(401, problem, "invalid_api_key")
-        return found[0]
+        return matching[0]
 
 
 def _digest(key: str) -> bytes:

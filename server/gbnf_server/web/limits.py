@@ -141,12 +141,12 @@ def check_sizes(body: Mapping[str, Any], limits: Limits, size: int | None = None
         items = body.get(field)
         if isinstance(items, list) and len(items) > most:
             raise invalid_request(f"'{field}' has {len(items)} items; at most {most} are allowed.", field)
-    found = list(_tools(body))
-    if len(found) > limits.tools:
-        raise invalid_request(f"there are {len(found)} tools; at most {limits.tools} are allowed.", "tools")
+    tools = list(_tools(body))
+    if len(tools) > limits.tools:
+        raise invalid_request(f"there are {len(tools)} tools; at most {limits.tools} are allowed.", "tools")
     if size is not None and 8 * size <= limits.schema_bytes:
         return
-    for path, tool in found:
+    for path, tool in tools:
         _check_size(path, tool, limits.schema_bytes)
     for field in _SCHEMAS:
         _check_size(field, body.get(field), limits.schema_bytes)
@@ -155,12 +155,12 @@ def check_sizes(body: Mapping[str, Any], limits: Limits, size: int | None = None
 def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tools of a request and their paths, those that its items add, too."""
     items = body.get("input")
-    parts = [("", body)]
-    parts += [(f"input[{at}].", item) for at, item in enumerate(items if isinstance(items, list) else ())]
+    numbered = enumerate(items if isinstance(items, list) else ())
+    parts = [("", body), *((f"input[{index}].", item) for index, item in numbered)]
     for path, part in parts:
         tools = part.get("tools") if isinstance(part, dict) else None
         listed = tools if isinstance(tools, list) else []
-        yield from ((f"{path}tools[{at}]", tool) for at, tool in enumerate(listed))
+        yield from ((f"{path}tools[{index}]", tool) for index, tool in enumerate(listed))
 
 
 def _check_size(path: str, value: Any, most: int) -> None:

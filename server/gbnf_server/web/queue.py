@@ -86,7 +86,8 @@ class AnswerQueue:
         self._running[owner] -= 1
         waiting = [turn for turn in self._queue if not turn.granted.done()]
         if waiting:
-            turn = min(waiting, key=lambda each: (self._running[each.owner], self._served.get(each.owner, 0)))
+            served = self._served
+            turn = min(waiting, key=lambda turn: (self._running[turn.owner], served.get(turn.owner, 0)))
             self._queue.remove(turn)
             self._take(turn.owner)
             turn.granted.set_result(None)

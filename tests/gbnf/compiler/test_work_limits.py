@@ -22,7 +22,15 @@ from gbnf.compiler import lowering
 from gbnf.compiler.schema import compile_schema, paused_garbage_collection
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
-from gbnf.work_limits import WorkLimitError, limit_nesting, limit_work, limit_work_share, spend, work_cache
+from gbnf.work_limits import (
+    WorkLimitError,
+    clear_schema_caches,
+    limit_nesting,
+    limit_work,
+    limit_work_share,
+    spend,
+    work_cache,
+)
 from support.effort import scaled
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import accepts, engine
@@ -193,3 +201,20 @@ def test_the_collector_is_off_inside_and_as_before_even_after_an_error(enabled: 
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_one_function_empties_what_clients_can_fill() -> None:
+    """Every bounded cache of the package holds what schemas and tools determine, or one constant value."""
+    schema = {"type": "string", "pattern": "^[a-f]{2,4}x$", "maxLength": 9}
+    assert str(compile_schema({"type": "object", "properties": {"a": schema}}))
+    caches = {
+        f"{name}.{key}": value
+        for name, module in list(sys.modules.items())
+        if name.startswith("gbnf.") and not name.startswith("gbnf.testing")
+        for key, value in vars(module).items()
+        if hasattr(value, "cache_parameters") and value.__module__.startswith("gbnf.")
+        if value.cache_parameters()["maxsize"] not in {None, 1}
+    }
+    assert any(cache.cache_info().currsize for cache in caches.values())
+    clear_schema_caches()
+    assert not [name for name, cache in caches.items() if cache.cache_info().currsize]

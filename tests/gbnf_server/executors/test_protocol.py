@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,10 +17,8 @@ from gbnf_server.executors.protocol import (
     ErrorMessage,
     MessageReader,
     SecretRequest,
-    ask,
-    error,
+    message,
     result,
-    secret,
 )
 from gbnf_server.executors.results import MAX_DEPTH
 from gbnf_server.executors.secrets import Secrets
@@ -47,16 +46,16 @@ nearly = st.dictionaries(
 _ASKS = b'{"is": "ask", "title": "t", "fields": [%s]}'
 
 
-def encoded(message: ChildMessage) -> bytes:
-    match message:
+def encoded(sent: ChildMessage) -> bytes:
+    match sent:
         case Form():
-            return ask(message)
+            return message("ask", **asdict(sent))
         case SecretRequest(handle):
-            return secret(handle)
+            return message("secret", handle=handle)
         case dict():
-            return result("mine", message)
+            return result("mine", sent)
         case ErrorMessage(text, trace):
-            return error(text, trace)
+            return message("error", text=text, trace=trace)
 
 
 def inbox(limit_kb: int = 100) -> MessageReader:
@@ -71,8 +70,8 @@ def test_messages_arrive_however_they_are_split(sent: list[ChildMessage], data: 
         size = data.draw(st.integers(1, len(stream)))
         box.feed(stream[:size])
         stream = stream[size:]
-        while (message := box.next_message()) is not None:
-            got.append(message)
+        while (received := box.next_message()) is not None:
+            got.append(received)
     assert got == sent
 
 
@@ -130,7 +129,7 @@ def test_a_line_may_be_as_long_as_the_limit(limit_kb: int, *, over: bool) -> Non
 
 def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
     box = inbox(1)
-    box.feed(ask(Form("x" * 2000, ())) + result("mine", {"x": "x" * 2000}))
+    box.feed(message("ask", title="x" * 2000, fields=[]) + result("mine", {"x": "x" * 2000}))
     assert isinstance(box.next_message(), Form)
     with pytest.raises(ExecutorError, match="returned more than 1 kB"):
         box.next_message()

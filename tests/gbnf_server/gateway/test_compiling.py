@@ -10,12 +10,13 @@ import pytest
 
 from gbnf.compiler import pool
 from gbnf.compiler.pool import compile_tool
+from gbnf.work_limits import clear_schema_caches
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway import compiler as compiling
 from gbnf_server.gateway import compiling as steps_module
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Sampling
-from gbnf_server.gateway.compiler import Compiler, clear_process_caches
+from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
@@ -34,7 +35,7 @@ def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
-    clear_process_caches()
+    clear_schema_caches()
     made = compile_all([request(number) for number in range(40)])
     assert pool.compile_tool.cache_info().currsize < 20
     for number, compiled in enumerate(made):
@@ -85,7 +86,7 @@ def heavy(count: int, name: str = "t") -> ChatRequest:
 @pytest.mark.slow
 @in_event_loop
 async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
-    clear_process_caches()
+    clear_schema_caches()
     before = compile_tool.cache_info().misses
     compiler = Compiler(timeout_s=600)
     asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
@@ -129,7 +130,7 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(steps_module, "MOST_RULES", 200)
-    clear_process_caches()
+    clear_schema_caches()
     before = compile_tool.cache_info().misses
     with pytest.raises(HttpError, match="more than 200 rules") as refused:
         compile_all([heavy(300, "many")])
@@ -140,7 +141,7 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
 @in_event_loop
 async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
-    clear_process_caches()
+    clear_schema_caches()
     await asyncio.to_thread(compile_all, [request(1)])
     kept = pool.compile_tool.cache_info().currsize
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))

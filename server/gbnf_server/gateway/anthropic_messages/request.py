@@ -111,22 +111,22 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
         add(message.content)
         return
     for index, value in enumerate(message.content):
-        at = f"{path}[{index}]"
-        match reading.read_kind(_BLOCKS[message.role], value, at):
+        block_path = f"{path}[{index}]"
+        match reading.read_kind(_BLOCKS[message.role], value, block_path):
             case reading.Content() as block:
-                said = block.read(at)
-                if isinstance(said, Image):
-                    turns.user("", [said])
+                content = block.read(block_path)
+                if isinstance(content, Image):
+                    turns.user("", [content])
                 else:
-                    add(said)
+                    add(content)
             case _ThinkingBlock(thinking=text):
                 turns.reasoning(text)
-            case _ToolUseBlock(id=call_id, name=name, input=given):
-                turns.call(call_id, name, reading.read_arguments(given))
+            case _ToolUseBlock(id=call_id, name=name, input=arguments):
+                turns.call(call_id, name, reading.read_arguments(arguments))
             case _ToolResultBlock() as result:
-                text, images = reading.read_content(_RESULTS, result.content or "", f"{at}.content")
+                text, images = reading.read_content(_RESULTS, result.content or "", f"{block_path}.content")
                 text = f"Error: {text}" if result.is_error else text
-                turns.result(result.tool_use_id, text, images, f"{at}.tool_use_id")
+                turns.result(result.tool_use_id, text, images, f"{block_path}.tool_use_id")
 
 
 # -- parameters
@@ -213,8 +213,8 @@ def stable_request(value: Mapping[str, Any]) -> Mapping[str, Any]:
     match value.get("system"):
         case str() as text:
             return {**value, "system": _BILLING_HEADER.sub("", text)}
-        case [{"text": str() as text} as first, *others] if left := _BILLING_HEADER.sub("", text):
-            return {**value, "system": [{**first, "text": left}, *others]}
+        case [{"text": str() as text} as first, *others] if remaining := _BILLING_HEADER.sub("", text):
+            return {**value, "system": [{**first, "text": remaining}, *others]}
         case [{"text": str() as text}, *others] if text:
             return {**value, "system": others}
         case _:
@@ -286,6 +286,6 @@ def _choice(value: dict[str, Any] | None) -> tuple[ToolChoice, bool | None]:
     """Return the choice, and whether an answer may have one call only, if the client says so."""
     if value is None:
         return ToolChoice(), None
-    given = reading.read_kind(_CHOICES, value, "tool_choice")
-    named = ToolChoice("required", (given.name,)) if isinstance(given, _NamedChoice) else None
-    return named or _MODES[given.type], given.disable_parallel_tool_use
+    choice = reading.read_kind(_CHOICES, value, "tool_choice")
+    named = ToolChoice("required", (choice.name,)) if isinstance(choice, _NamedChoice) else None
+    return named or _MODES[choice.type], choice.disable_parallel_tool_use

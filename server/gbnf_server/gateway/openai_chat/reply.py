@@ -107,16 +107,16 @@ def _delta(event: AnswerEvent) -> dict[str, Any] | None:
 
 
 def _whole(index: int, events: Sequence[AnswerEvent], finished: Finished) -> dict[str, Any]:
-    text = "".join(each.text for each in events if isinstance(each, TextDelta))
+    text = "".join(delta.text for delta in events if isinstance(delta, TextDelta))
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-    if reasoning := "".join(each.text for each in events if isinstance(each, ReasoningDelta)):
+    if reasoning := "".join(delta.text for delta in events if isinstance(delta, ReasoningDelta)):
         message["reasoning_content"] = reasoning
     if finished.reason == "tool_calls":
-        pieces = [each for each in events if isinstance(each, ArgumentsDelta)]
+        pieces = [delta for delta in events if isinstance(delta, ArgumentsDelta)]
         message["tool_calls"] = [
-            _call(each, "".join(piece.json_text for piece in pieces if piece.index == each.index))
-            for each in events
-            if isinstance(each, CallStarted)
+            _call(delta, "".join(piece.json_text for piece in pieces if piece.index == delta.index))
+            for delta in events
+            if isinstance(delta, CallStarted)
         ]
         message["content"] = text or None
     logprobs, reason = _logprobs(finished), finished.reason
@@ -130,9 +130,9 @@ def _call(started: CallStarted, arguments: str) -> dict[str, Any]:
 
 def _usage(finished: Sequence[Finished]) -> dict[str, Any]:
     """Return the tokens of all answers; they have the same prompt."""
-    prompt = max(each.usage.prompt_tokens for each in finished)
-    completion = sum(each.usage.completion_tokens for each in finished)
-    reasoning = sum(each.reasoning_tokens for each in finished)
+    prompt = max(end.usage.prompt_tokens for end in finished)
+    completion = sum(end.usage.completion_tokens for end in finished)
+    reasoning = sum(end.reasoning_tokens for end in finished)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,

@@ -36,10 +36,10 @@ class Responses(Api):
         self, response_id: str, owner: str = "", reserve: Callable[[int], None] = nothing
     ) -> Mapping[str, Any]:
         """Return a stored response, for `GET /v1/responses/{id}`. Raises HttpError (404)."""
-        found = self.store.of(owner, reserve).get(response_id)
-        if found is None:
+        response = self.store.of(owner, reserve).get(response_id)
+        if response is None:
             raise _not_found(response_id)
-        return found
+        return response
 
     def delete(
         self, response_id: str, owner: str = "", reserve: Callable[[int], None] = nothing

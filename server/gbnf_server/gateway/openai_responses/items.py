@@ -144,11 +144,11 @@ def add_items(
         path = f"input[{index}]"
         item = reading.read_kind(_ITEMS, value, path, kind="message")
         if isinstance(item, _Reference):
-            found = stored(item.id)
-            if found is None:
+            stored_item = stored(item.id)
+            if stored_item is None:
                 problem = f"no stored response has an item with the id {item.id!r}."
                 raise HttpError(404, problem, "not_found", f"{path}.id")
-            item = reading.read_kind(_ITEMS, found, path)
+            item = reading.read_kind(_ITEMS, stored_item, path)
         _add_item(turns, item, path, tools)
 
 
@@ -175,10 +175,10 @@ def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) 
         case _AddedTools():
             names = tools.add(item.tools, f"{path}.tools")
             if item.call_id is not None:
-                found = (
+                output = (
                     f"Tools that can be called now: {', '.join(names)}" if names else "No tools were found."
                 )
-                turns.result(item.call_id, found)
+                turns.result(item.call_id, output)
         case _AgentMessage():
             text, images = reading.read_content(_AGENT_CONTENT, item.content, f"{path}.content")
             turns.user(f"Message from {item.author}:\n{text}", images)
@@ -187,8 +187,8 @@ def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) 
             turns.result(item.call_id, text, images, f"{path}.call_id")
         case _Reasoning():
             kinds = {"reasoning_text": reading.Text, "summary_text": reading.Text}
-            given = enumerate(item.content or item.summary)
-            texts = [reading.read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in given]
+            parts = enumerate(item.content or item.summary)
+            texts = [reading.read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in parts]
             if texts:
                 turns.reasoning("\n\n".join(texts))
 
@@ -272,8 +272,8 @@ class RequestTools:
     @property
     def tools(self) -> tuple[FunctionTool, ...]:
         """All tools; of those with one name, the one that was added last."""
-        kept = (tool for tool in self._declared if tool.name not in self._added)
-        return (*kept, *self._added.values())
+        declared = (tool for tool in self._declared if tool.name not in self._added)
+        return (*declared, *self._added.values())
 
     def add(self, values: Sequence[Any], path: str) -> list[str]:
         """Add the tools of an item, and return their names. Raises HttpError."""
@@ -285,24 +285,24 @@ class RequestTools:
         """Read tools. Raises HttpError for one that cannot be left out."""
         tools: list[FunctionTool] = []
         for index, value in enumerate(values):
-            at = f"{path}[{index}]"
-            match reading.read_kind(_TOOLS if namespace is None else _MEMBERS, value, at):
+            tool_path = f"{path}[{index}]"
+            match reading.read_kind(_TOOLS if namespace is None else _MEMBERS, value, tool_path):
                 case reading.Function() as function:
-                    tools.append(function.tool(at, self._name(Place(namespace, function.name))))
+                    tools.append(function.tool(tool_path, self._name(Place(namespace, function.name))))
                 case _Custom() as custom:
                     tools.append(
-                        self._custom(custom, at, self._name(Place(namespace, custom.name, "custom")))
+                        self._custom(custom, tool_path, self._name(Place(namespace, custom.name, "custom")))
                     )
                 case _Search(execution="client") as search:
                     name = self._name(Place(None, _SEARCH, "tool_search"))
                     function = reading.Function(
                         name=name, description=search.description, parameters=search.parameters
                     )
-                    tools.append(function.tool(at))
+                    tools.append(function.tool(tool_path))
                 case _Namespace(name=name, tools=members):
-                    tools += self._read(members, f"{at}.tools", name)
+                    tools += self._read(members, f"{tool_path}.tools", name)
                 case _:
-                    self.left_out.append(f"{at} ({value['type']})")
+                    self.left_out.append(f"{tool_path} ({value['type']})")
         return tools
 
     def _name(self, place: Place) -> str:
@@ -311,12 +311,12 @@ class RequestTools:
         return name
 
     def _custom(self, custom: _Custom, path: str, name: str) -> FunctionTool:
-        described, pattern, given = "The text.", "", custom.format
-        if given is not None and given.definition is not None:
-            described = f"The text, in the language of this {given.syntax} grammar:\n{given.definition}"
+        described, pattern, grammar = "The text.", "", custom.format
+        if grammar is not None and grammar.definition is not None:
+            described = f"The text, in the language of this {grammar.syntax} grammar:\n{grammar.definition}"
             try:
-                is_lark = given.syntax == "lark"
-                pattern = lark_pattern(given.definition) if is_lark else whole_pattern(given.definition)
+                is_lark = grammar.syntax == "lark"
+                pattern = lark_pattern(grammar.definition) if is_lark else whole_pattern(grammar.definition)
             except GrammarError as error:
                 self.left_out.append(f"{path}.format ({error})")
         properties = {INPUT: {"type": "string", "description": described}}

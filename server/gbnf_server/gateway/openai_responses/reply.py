@@ -88,7 +88,7 @@ class ResponsesReply(BlockReply["_Item"]):
         if not truncated and all(item.kind == "reasoning" for item in self._blocks):
             yield from self._open("text")  # clients read the text of an empty answer, too
         if finished.logprobs and [item.kind for item in self._blocks] == ["text"]:
-            self._blocks[0].logprobs["logprobs"] = [logprob_json(each) for each in finished.logprobs]
+            self._blocks[0].logprobs["logprobs"] = [logprob_json(logprob) for logprob in finished.logprobs]
         status: _Status = "incomplete" if truncated else "completed"
         output = [
             item for item in self._blocks if item.kind != "call" or (item.is_complete and not truncated)
@@ -131,8 +131,8 @@ class _Item(Block):
         return {"type": f"response.output_item.{event}", "output_index": self.index, "item": item}
 
     def _at(self, event: str, **fields: Any) -> Event:
-        at = {"type": f"response.{event}", "item_id": self.item_id, "output_index": self.index}
-        return {**at, **fields}
+        place = {"type": f"response.{event}", "item_id": self.item_id, "output_index": self.index}
+        return {**place, **fields}
 
 
 class _Names(NamedTuple):

@@ -111,8 +111,8 @@ class ResponseStore:
     def get(self, response_id: str) -> dict[str, Any] | None:
         """Return the response with an id, None if it is not stored."""
         use = "UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ? RETURNING body"
-        found = self._run(use, time.time_ns(), self._owner, response_id)
-        return self._read(found[0][0]) if found else None
+        rows = self._run(use, time.time_ns(), self._owner, response_id)
+        return self._read(rows[0][0]) if rows else None
 
     def delete(self, response_id: str) -> bool:
         """Remove a response. Return whether it was stored."""
@@ -135,21 +135,21 @@ class ResponseStore:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
 
         def use(run: _Run) -> list[Any]:
-            found = run(_CHAIN, self._owner, response_id, self._owner)
-            for identifier, _ in found:
+            rows = run(_CHAIN, self._owner, response_id, self._owner)
+            for identifier, _ in rows:
                 values = time.time_ns(), self._owner, identifier
                 run("UPDATE gbnf_responses SET used = ? WHERE owner = ? AND id = ?", *values)
-            return found
+            return rows
 
         chain = self._database.run(use)
         if not chain or chain[0][1] is not None:
             return None
         items: list[Mapping[str, Any]] = []
         for identifier, _ in chain:  # one by one, since the texts of all may be more than the memory
-            found = self._run(_TEXTS, self._owner, identifier)
-            if not found:  # removed meanwhile
+            rows = self._run(_TEXTS, self._owner, identifier)
+            if not rows:  # removed meanwhile
                 return None
-            for text in found[0]:
+            for text in rows[0]:
                 value = self._read(text)
                 items += value if isinstance(value, list) else value["output"]
         return items

@@ -90,9 +90,9 @@ class GbnfToken(NamedTuple):
 
 def tokens(line: str) -> Iterator[GbnfToken]:
     """Yield the words of a rule, for highlighting. Joined they are the text."""
-    for number, found in enumerate(_TOKEN.finditer(line)):
-        kind = found.lastgroup or "other"
+    for number, match in enumerate(_TOKEN.finditer(line)):
+        kind = match.lastgroup or "other"
         if kind == "reference" and number == 0:
-            yield GbnfToken("rule", found[0])
+            yield GbnfToken("rule", match[0])
         else:
-            yield GbnfToken("operator" if kind == "other" else kind, found[0])  # type: ignore[arg-type]  # the groups' names are the kinds
+            yield GbnfToken("operator" if kind == "other" else kind, match[0])  # type: ignore[arg-type]  # the groups' names are the kinds

@@ -151,23 +151,23 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
     repairs = {step.number: step.repairs for step in (() if recorded.run is None else recorded.run.steps)}
     steps: list[StepView] = []
 
-    def since(at: datetime, duration_s: float = 0.0) -> float:
-        return max((at - origin).total_seconds() - duration_s, 0.0)
+    def since(time: datetime, duration_s: float = 0.0) -> float:
+        return max((time - origin).total_seconds() - duration_s, 0.0)
 
     def add(entry: EntryView) -> None:
         if not steps:
             steps.append(StepView("Before the first step"))
         steps[-1] = replace(steps[-1], entries=(*steps[-1].entries, entry))
 
-    given = wrote = ""
+    args = wrote = ""
     for event in events:
         match event:
-            case planner.StepStarted(at, number, tools, _, compile_s):
+            case planner.StepStarted(time, number, tools, _, compile_s):
                 steps.append(StepView(f"Step {number}", tools))
                 count = f"{len(tools)} tool{'' if len(tools) == 1 else 's'}"
                 if constrained:
                     grammar = recorded.grammars.get(event.offer, "")
-                    timing = since(at, compile_s), compile_s, None
+                    timing = since(time, compile_s), compile_s, None
                     evidence = (event.evidence or {}).items()
                     facts = tuple(f"{what}: {', '.join(texts)}" for what, texts in evidence if texts)
                     add(EntryView("grammar", f"Grammar of {count}", "", "", facts, *timing, grammar))
@@ -188,23 +188,23 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
             case planner.CallBlocked(_, _, refusal, _, error):
                 add(EntryView("refused", f"Refused: {_REFUSALS[refusal]}", "", error))
             case planner.ToolCalled():
-                given = _json(event.arguments)
-                if given in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
-                    given = ""
-            case planner.ToolDone(at, _, name, result, duration_s, output):
-                span = since(at, duration_s), duration_s
-                add(EntryView("tool", name, given, _json(result), _output(output), *span))
-            case planner.ToolFailed(at, _, name, fault, error, duration_s, output):
-                span = since(at, duration_s), duration_s
-                add(EntryView("failed", f"{name}: {fault}", given, error, _output(output), *span))
+                args = _json(event.arguments)
+                if args in wrote:  # as the model wrote them: no reference was filled in, nothing repaired
+                    args = ""
+            case planner.ToolDone(time, _, name, result, duration_s, output):
+                span = since(time, duration_s), duration_s
+                add(EntryView("tool", name, args, _json(result), _output(output), *span))
+            case planner.ToolFailed(time, _, name, fault, error, duration_s, output):
+                span = since(time, duration_s), duration_s
+                add(EntryView("failed", f"{name}: {fault}", args, error, _output(output), *span))
             case planner.HistoryCompacted(_, _, _, shortened, before, after):
                 of = ", ".join(map(str, shortened))
                 add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {of}"))
             case planner.WarningRaised(_, _, message):
                 add(EntryView("note", "Warning", "", message))
-    for number, each in enumerate(recorded.decodings):
-        if each.error:
-            add(EntryView("failed", "Call of the model", "", each.error, decoding=number))
+    for number, answer in enumerate(recorded.decodings):
+        if answer.error:
+            add(EntryView("failed", "Call of the model", "", answer.error, decoding=number))
     yield from steps
 
 
@@ -219,15 +219,15 @@ def _model_entry(call: planner.ModelCalled | RecordedCall, decoding: int | None,
 
 def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
     """Yield the steps of a run without events; a batch's log has the calls of the model apart from them."""
-    left = list(enumerate(recorded.decodings))
+    remaining = list(enumerate(recorded.decodings))
     clock = 0.0
     for step in () if recorded.run is None else recorded.run.steps:
         entries = []
-        found = next((n for n, (_, each) in enumerate(left) if each.text == step.text), None)
-        for _ in range(0 if found is None else found + 1):
-            index, decoding = left.pop(0)
+        place = next((n for n, (_, decoding) in enumerate(remaining) if decoding.text == step.text), None)
+        for _ in range(0 if place is None else place + 1):
+            index, decoding = remaining.pop(0)
             entries.append(_model_entry(decoding, index, decoding.grammar))
-        if found is None:
+        if place is None:
             entries.append(EntryView("model", "Model: call", *_said(step)))
         entries[-1] = replace(entries[-1], start_s=clock, duration_s=step.model_s)
         clock += step.model_s
@@ -248,8 +248,8 @@ def _from_steps(recorded: RecordedRun) -> Iterator[StepView]:
             )
             clock += step.tool_s
         yield StepView(f"Step {step.number}", (), tuple(entries))
-    if left:
-        others = tuple(_model_entry(decoding, index, decoding.grammar) for index, decoding in left)
+    if remaining:
+        others = tuple(_model_entry(decoding, index, decoding.grammar) for index, decoding in remaining)
         yield StepView("Other calls of the model", (), others)
 
 
