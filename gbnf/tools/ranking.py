@@ -271,7 +271,7 @@ def _requested(tool: Tool) -> frozenset[str]:
     return _purpose(tool)
 
 
-@lru_cache(maxsize=8192)
+@schema_cache(maxsize=8192)
 def _purpose(tool: Tool) -> frozenset[str]:
     """Return the terms of a tool's name and descriptions."""
     texts = [tool.name, *tool.descriptions.values()]
