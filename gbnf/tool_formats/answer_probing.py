@@ -138,20 +138,20 @@ def detect_reasoning(prober: Prober) -> Reasoning | None:
         return None
     begin, end = written
     ends = [prober.prompt(reasoning=reasoning).rpartition(QUERY)[2] for reasoning in (True, False)]
-    prompts = [
+    asked, direct = (
         opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
-    ]
-    states = ["closed" if end in text else "open" if begin in text else "none" for text in prompts]
+    )
+    is_open = begin in asked and end not in asked
     common = ends[0].rstrip().removesuffix(begin)
     omitted = ends[1].removeprefix(common).strip() if ends[1].startswith(common) else ""
+    is_named = begin in direct or end in direct
     return Reasoning(
         begin,
         end,
-        prompt="open" if states[0] == "open" else "none",
-        direct_prompt=states[1],  # type: ignore[arg-type]  # the three states
+        prompt="open" if is_open else "none",
         closing=closing or f"\n{end}\n\n",
         repeats=bool(openings[1].strip()) and end.endswith(openings[1].strip()),
-        omitted=omitted if states == ["open", "none"] and closing.endswith(omitted) else "",
+        omitted=omitted if is_open and not is_named and closing.endswith(omitted) else "",
     )
 
 

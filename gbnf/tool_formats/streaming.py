@@ -211,7 +211,7 @@ class _TextSearch:
 
     def __init__(self, tools: tuple[Tool, ...], in_prose: bool) -> None:
         self._stream, self._in_prose = CallStream(tools), in_prose
-        self._shown, self._held = 0, ""
+        self._held = ""
         self._is_over = False  # after a call of the format, or inside text that the stream leaves out
         self.only_json = False  # no other calls
 
@@ -226,7 +226,7 @@ class _TextSearch:
         certain = self._stream.feed(delta.text)
         if not self._held.startswith(certain):
             self._is_over, certain = True, self._held
-        self._shown, self._held = self._shown + len(certain), self._held[len(certain) :]
+        self._held = self._held[len(certain) :]
         return [TextDelta(certain)] if certain else []
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
@@ -234,7 +234,7 @@ class _TextSearch:
         is_read = not self.only_json or OBJECT.match(self._held) is not None
         result = self._stream.close() if is_read and not self._is_over else None
         if isinstance(result, ToolCalls) and result.calls and (self._in_prose or not result.inside_prose):
-            return result.content[self._shown :].rstrip(), result.calls
+            return result.content[len(self._stream.shown) :].rstrip(), result.calls
         return self._held, ()
 
 

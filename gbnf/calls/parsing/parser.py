@@ -185,11 +185,6 @@ def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
         segments = list(Scanner(names).segments(text))
     except RecursionError:
         return FinalAnswer(text, repairs=(Repair("text", "it is nested too deeply to be parsed"),))
-    return parse_segments(text, segments, names)
-
-
-def parse_segments(text: str, segments: Sequence[ParsedSpan], names: ToolNames) -> ParseResult:
-    """Return the result of parsing a text, given its segments."""
     begin = 0  # text before it is reasoning that the chat template has opened
     for index, segment in enumerate(segments, 1):
         if segment.kind == "reasoning" and text.startswith("</", segment.start):
