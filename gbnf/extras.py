@@ -91,6 +91,6 @@ def install_command(extra: str) -> str:
 
 def pip() -> str:
     """Return the command of this Python's pip."""
-    found = shutil.which("pip")
-    is_own = found is not None and Path(found).parent == Path(sys.executable).parent
+    path = shutil.which("pip")
+    is_own = path is not None and Path(path).parent == Path(sys.executable).parent
     return "pip" if is_own else f"{shlex.quote(sys.executable)} -m pip"

@@ -22,9 +22,9 @@ class StopStrings:
         if self.found is not None:
             return ""
         self._pending += piece
-        found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
-        if found:
-            at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
+        complete = [(end, string) for string in self._strings if (end := self._pending.find(string)) >= 0]
+        if complete:
+            end, self.found = min(complete, key=lambda match: (match[0] + len(match[1]), match[0]))
         else:
             # what may begin a stop string: the longest end of the text that begins one
             longest = min(len(self._pending), max((len(string) - 1 for string in self._strings), default=0))
@@ -33,8 +33,8 @@ class StopStrings:
                 for size in range(longest, 0, -1)
                 if self._pending.endswith(tuple(s[:size] for s in self._strings if len(s) > size))
             )
-            at = len(self._pending) - next(begun, 0)
-        certain, self._pending = self._pending[:at], self._pending[at:]
+            end = len(self._pending) - next(begun, 0)
+        certain, self._pending = self._pending[:end], self._pending[end:]
         return certain
 
     def end(self) -> str:

@@ -154,16 +154,16 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
     yield f"  {words['arguments']}:" if properties else f"  {words['none']}"
     below = dict(argument_lines(args, language))
     for name, schema in properties.items():
-        known = schema if isinstance(schema, Mapping) else {}
+        declared = schema if isinstance(schema, Mapping) else {}
         facts = [
             type_text(schema, args),
             words["required" if name in args.get("required", ()) else "optional"],
         ]
-        facts += value_bounds(known)
-        facts += [words["default"].format(_json(known["default"]))] if "default" in known else []
+        facts += value_bounds(declared)
+        facts += [words["default"].format(_json(declared["default"]))] if "default" in declared else []
         facts += [words["fills"]] if name in tool.step_references else []
-        said = one_line(localized(known.get("description"), language))
-        yield f"  - {name} ({', '.join(facts)}){': ' + said if said else ''}"
+        described = one_line(localized(declared.get("description"), language))
+        yield f"  - {name} ({', '.join(facts)}){': ' + described if described else ''}"
         inner = ((path, text) for path, text in below.items() if path.startswith((f"{name}.", f"{name}[")))
         yield from (f"    - {path}: {text}" for path, text in inner)
     yield from (f"  {line}" for line in one_of_lines(tool, language))
@@ -172,8 +172,8 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
 
 def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language: str) -> str:
     """Return the placeholder of a line, for a list of an item: `<best: integer, 1 to 3; the best poem>`."""
-    known = schema if isinstance(schema, Mapping) else {}
-    item = known.get("items") if known.get("type") == "array" else known
+    declared = schema if isinstance(schema, Mapping) else {}
+    item = declared.get("items") if declared.get("type") == "array" else declared
     facts = item if isinstance(item, Mapping) else {}
     kind = (
         type_text(True if item is None else item, root).replace('"', "").replace("boolean", "true or false")
@@ -182,7 +182,7 @@ def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language:
     if {"minimum", "maximum"} <= facts.keys():
         bounds = [f"{facts['minimum']} to {facts['maximum']}"]
     bounds = [_WRITTEN_FORMATS.get(bound, bound) for bound in bounds]
-    described = one_line(localized(known.get("description"), language))
+    described = one_line(localized(declared.get("description"), language))
     text = ", ".join([*([kind] if kind != "any" and len(kind) <= _LONGEST_TYPE else []), *bounds])
     return f"<{name}: {'; '.join(filter(None, (text, described)))}>"
 
@@ -266,19 +266,19 @@ def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bo
     """
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if key in _GUIDING}
-    if kept.get("additionalProperties") is False:
-        del kept["additionalProperties"]
-    if not described and {"type", "enum", "anyOf", "$ref"} & kept.keys():
-        kept = {key: value for key, value in kept.items() if key not in {"description", "items"}}
-    if isinstance(properties := kept.get("properties"), Mapping):
-        required = [name for name in kept.get("required", ()) if shown is None or name in shown]
+    brief = {key: value for key, value in schema.items() if key in _GUIDING}
+    if brief.get("additionalProperties") is False:
+        del brief["additionalProperties"]
+    if not described and {"type", "enum", "anyOf", "$ref"} & brief.keys():
+        brief = {key: value for key, value in brief.items() if key not in {"description", "items"}}
+    if isinstance(properties := brief.get("properties"), Mapping):
+        required = [name for name in brief.get("required", ()) if shown is None or name in shown]
         shown = shown if shown is not None else required or properties.keys()
-        kept["properties"] = {name: properties[name] for name in properties if name in shown}
-        kept["required"] = required
-    if not kept.get("required", True):
-        del kept["required"]
-    return dict(map_subschemas(kept, lambda _path, member: _guiding(member, described=described)))
+        brief["properties"] = {name: properties[name] for name in properties if name in shown}
+        brief["required"] = required
+    if not brief.get("required", True):
+        del brief["required"]
+    return dict(map_subschemas(brief, lambda _path, member: _guiding(member, described=described)))
 
 
 def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
@@ -290,10 +290,10 @@ def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
         return schema
     is_described = in_described or bool(schema.get("description"))
     is_unread = is_described and len(str(schema.get("pattern", ""))) > _LONGEST_FACT
-    kept = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
+    others = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
     is_array = is_described and "properties" not in schema
     members = map_subschemas(
-        kept, lambda _path, member: _without_long_patterns(member, in_described=is_array)
+        others, lambda _path, member: _without_long_patterns(member, in_described=is_array)
     )
     return dict(members)
 

@@ -285,9 +285,9 @@ class _Shortened:
             case str():
                 return self._text(_clean(value))
             case Mapping() if depth:
-                kept = list(value.items())[: self._members]
-                self._entries_left_out += len(value) - len(kept)
-                return {_clean(str(key)): self._short(member, depth - 1) for key, member in kept}
+                items = list(value.items())[: self._members]
+                self._entries_left_out += len(value) - len(items)
+                return {_clean(str(key)): self._short(member, depth - 1) for key, member in items}
             case list() | tuple() if depth:
                 members = value[: self._members]
                 self._entries_left_out += len(value) - len(members)

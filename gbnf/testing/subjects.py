@@ -97,7 +97,7 @@ class PoolSubject:
 
     def references(self, tool: str) -> Mapping[str, str | None]:
         """Return the tool's step references: the argument, and the property that it fills."""
-        return next(one.step_references for one in self.tools if one.name == tool)
+        return next(candidate.step_references for candidate in self.tools if candidate.name == tool)
 
     def generator(self, tool: str) -> ValueGenerator:
         """Return the generator of a tool's arguments."""

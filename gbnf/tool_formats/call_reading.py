@@ -76,7 +76,7 @@ class TextCallReader:
                 break
             if name not in self._offered:
                 break
-            is_call, cursor.at, index = True, head.end(), len(self.calls)
+            is_call, cursor.position, index = True, head.end(), len(self.calls)
             call = WrittenCall(f"call_{index + 1}", name, note=text_calls.NOTE)
             self.calls.append(call)
             self._emit(CallStarted(index, call.id, name))
@@ -128,7 +128,7 @@ class CallReader(TextCallReader):
         head = yield from self._head()
         if head is None:
             return self._cursor.ended and self._begun()
-        self._cursor.at = head.end()
+        self._cursor.position = head.end()
         while head is not None:
             yield from self._call(head)
             yield from self._cursor.skip_space()
@@ -151,13 +151,13 @@ class CallReader(TextCallReader):
 
     def _begun(self) -> bool:
         """Take a head that the end of the text interrupts after its name, and return whether there is one."""
-        rest = self._cursor.text[self._cursor.at :]
+        rest = self._cursor.text[self._cursor.position :]
         head = self._delimiters.calls.any.fullmatch(rest, partial=True)
         if head is None or not head.groupdict().get("name"):
             return False
         call, _ = self._start(head)
         self._emit(CallStarted(len(self.calls) - 1, call.id, call.name))
-        self._cursor.at = len(self._cursor.text)
+        self._cursor.position = len(self._cursor.text)
         return True
 
     def _call(self, head: regex.Match[str]) -> Steps[None]:
@@ -207,7 +207,7 @@ class CallReader(TextCallReader):
 
     def _quoted(self, take: Take) -> Steps[None]:
         """Read the arguments as a JSON string that contains their text."""
-        self._cursor.at += 1
+        self._cursor.position += 1
         text = ['"']
         yield from read_string(self._cursor, text.append)
         try:
@@ -219,15 +219,15 @@ class CallReader(TextCallReader):
         """Read arguments that are missing, or null."""
         text: list[str] = []
         end = yield from self._cursor.until(_SCALAR_END, text.append)
-        given = "".join(text)
-        if end is None and (given or self._cursor.truncated):
+        scalar = "".join(text)
+        if end is None and (scalar or self._cursor.truncated):
             raise EndOfTextError
         yield from self._cursor.skip_space()
         following = yield from self._cursor.peek()
-        if given not in ("", "null") or (
+        if scalar not in ("", "null") or (
             following and (yield from self._cursor.match(self._follows, read=False)) is None
         ):
-            raise UnreadableError(f"the arguments must be an object, not {given or following!r:.40}")
+            raise UnreadableError(f"the arguments must be an object, not {scalar or following!r:.40}")
         take("{}")
 
     def _tail(self, call: WrittenCall) -> Steps[None]:
@@ -256,8 +256,8 @@ class CallReader(TextCallReader):
         if not self._delimiters.tail.patterns:
             call.ended = True
             return True
-        found = yield from self._cursor.match(self._delimiters.tail)
-        if found is not None:
+        tail = yield from self._cursor.match(self._delimiters.tail)
+        if tail is not None:
             call.ended = True
-            call.id = found.groupdict().get("id") or call.id
+            call.id = tail.groupdict().get("id") or call.id
         return call.ended

@@ -147,15 +147,15 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
     shapes = call_shapes(form)
     ids = id_rules(form)
     rules: dict[str, Expr] = {}
-    known: dict[tuple[int, int | None], Ref] = {}
+    call_rules: dict[tuple[int, int | None], Ref] = {}
 
     def call(index: int, number: int | None) -> Ref:
         """Return the rule of a call with a number, in one of the shapes."""
         key = (index, number if shapes[index].is_numbered else 0)
-        if key not in known:
-            known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
-            rules[known[key].name] = call_expr(shapes[index], tools, ids, is_quoted(form), key[1])
-        return known[key]
+        if key not in call_rules:
+            call_rules[key] = Ref(f"{_CALL}{len(call_rules) + 1}" if call_rules else _CALL)
+            rules[call_rules[key].name] = call_expr(shapes[index], tools, ids, is_quoted(form), key[1])
+        return call_rules[key]
 
     def further(number: int | None) -> Expr:
         """Return one more call, with what separates it from those before."""
@@ -254,9 +254,9 @@ class ToolFormat(FormatFields):
         No text may begin with whitespace, or the grammar is ambiguous. Read it with `stream_text`.
         """
         answer = answer_rules(self, "given", reasoning=True).productions
-        given = prefixed("given", text.rules, {*answer, CALLS})
-        whole = seq(Ref(given.root), literal(self.text.end.strip()))
-        return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report, text.is_parsed)
+        given_text = prefixed("given", text.rules, {*answer, CALLS})
+        whole = seq(Ref(given_text.root), literal(self.text.end.strip()))
+        return Grammar(Rules({**answer, CALLS: whole, **given_text.productions}), text.report, text.is_parsed)
 
     def prompt(
         self,
