@@ -71,6 +71,11 @@ def map_json(value: Any, scalar: Callable[[Any], Any], key: Callable[[str], str]
             return scalar(value)
 
 
+def json_of(value: Any) -> str:
+    """Return a value as JSON on one line, not escaped to ASCII."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def scalars_of(value: Any) -> list[Any]:
     """Return all that is neither an array nor an object in a JSON value."""
     scalars: list[Any] = []
@@ -130,6 +135,6 @@ def _finite_float(digits: str) -> float:
 
 
 def _check_surrogates(value: Any) -> None:
-    if has_surrogate(json.dumps(value, ensure_ascii=False)):
+    if has_surrogate(json_of(value)):
         problem = "a string contains half of a surrogate pair, which is not a character"
         raise InvalidJsonError(problem, "surrogate")

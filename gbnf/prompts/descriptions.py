@@ -16,13 +16,13 @@ inform the model, and only grammar and validator enforce the schema. Every schem
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.schema.keywords import map_subschemas, resolve_pointer
+from gbnf.strict_json import json_of
 from gbnf.tools import Tool, localized
 from gbnf.tools.near_misses import OWN_KEYWORDS
 from gbnf.tools.prerequisites import ANY_TOOL
@@ -100,7 +100,7 @@ def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
         for name, schema in properties.items()
         if optional or name in needed
     }
-    return json.dumps({"name": tool.name, "arguments": values}, ensure_ascii=False)
+    return json_of({"name": tool.name, "arguments": values})
 
 
 def value_bounds(schema: Mapping[str, Any]) -> list[str]:
@@ -160,7 +160,7 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
             words["required" if name in args.get("required", ()) else "optional"],
         ]
         facts += value_bounds(declared)
-        facts += [words["default"].format(_json(declared["default"]))] if "default" in declared else []
+        facts += [words["default"].format(json_of(declared["default"]))] if "default" in declared else []
         facts += [words["fills"]] if name in tool.step_references else []
         described = one_line(localized(declared.get("description"), language))
         yield f"  - {name} ({', '.join(facts)}){': ' + described if described else ''}"
@@ -369,7 +369,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
     if depth > DEPTH_LIMIT:
         return ["…"], "|"
     if "const" in schema:
-        return [_json(schema["const"])], "|"
+        return [json_of(schema["const"])], "|"
     if isinstance(schema.get("enum"), list):
         return _enumeration(schema["enum"]), "|"
     if "$ref" in schema:
@@ -410,7 +410,7 @@ def _one_type(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], dep
 def _enumeration(values: list[Any]) -> list[str]:
     shown: list[str] = []
     for value in values:
-        shown.append(_json(value))
+        shown.append(json_of(value))
         if sum(map(len, shown)) + len(shown) > ENUM_LIMIT and len(shown) > 1:
             return [*shown[:-1], "…"]
     return shown or ["never"]
@@ -422,8 +422,4 @@ def _joined(types: _Types) -> str:
 
 
 def _name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else _json(name)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return name if _PLAIN_NAME.fullmatch(name) else json_of(name)

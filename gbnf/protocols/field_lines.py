@@ -14,7 +14,6 @@ as those of every call.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from gbnf.protocols.call_protocols import CallsInText, repaired_call
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import FENCE, AnswerReader, Unread, looks_like_call, without_fences
 from gbnf.schema.locations import Location
-from gbnf.strict_json import parse_json
+from gbnf.strict_json import json_of, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.request_values import dates_in
 
@@ -399,4 +398,4 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _line(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_of(value)

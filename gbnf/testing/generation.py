@@ -8,7 +8,6 @@ before those of its `$ref`, its `allOf` and its branches.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from gbnf.compiler.layout import Whitespace
 from gbnf.schema.keywords import resolve_pointer
 from gbnf.schema.value_sets import whole_numbers
+from gbnf.strict_json import json_of
 
 _TOO_LARGE = 10**39
 _TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
@@ -70,12 +70,12 @@ def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
             return "[" + comma.join(canonical_json(item, comma=comma, colon=colon) for item in value) + "]"
         case dict():
             pairs = (
-                json.dumps(key, ensure_ascii=False) + colon + canonical_json(item, comma=comma, colon=colon)
+                json_of(key) + colon + canonical_json(item, comma=comma, colon=colon)
                 for key, item in value.items()
             )
             return "{" + comma.join(pairs) + "}"
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return json_of(value)
 
 
 def _compact(value: Any) -> str:

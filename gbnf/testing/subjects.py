@@ -95,9 +95,9 @@ class PoolSubject:
             if self.only in (None, tool.name) and (args := offered_args(tool, self.steps)) is not None
         }
 
-    def references(self, tool: str) -> Mapping[str, str | None]:
-        """Return the tool's step references: the argument, and the property that it fills."""
-        return next(candidate.step_references for candidate in self.tools if candidate.name == tool)
+    def tool(self, name: str) -> Tool:
+        """Return the tool with a name."""
+        return next(tool for tool in self.tools if tool.name == name)
 
     def generator(self, tool: str) -> ValueGenerator:
         """Return the generator of a tool's arguments."""
@@ -120,7 +120,7 @@ class PoolSubject:
 def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
     name = draw(st.sampled_from(list(pool.offered)))
     arguments = pool.generator(name).value(draw, [pool.offered[name]])
-    for reference in pool.references(name).keys() & arguments.keys():
+    for reference in pool.tool(name).step_references.keys() & arguments.keys():
         arguments[reference] = draw(st.sampled_from(pool.steps))
     call = {"name": name, "arguments": arguments}
     assume(not pool.errors(call))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from gbnf.calls.parsing.results import RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.notations import ElementArguments
 from gbnf.schema.locations import Location
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, json_of, parse_json
 from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -96,7 +95,7 @@ class TextCallReader:
         """Add a call that is read already; return its deltas."""
         index = len(self.calls)
         self.calls.append(WrittenCall(call.id, call.name, not call.truncated, note=text_calls.NOTE))
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        arguments = json_of(call.arguments)
         return call_deltas(index, call.id, call.name, arguments, ended=not call.truncated)
 
     def _take(self, index: int, piece: str) -> None:

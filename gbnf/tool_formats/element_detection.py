@@ -19,6 +19,7 @@ from gbnf.compiler.notations import (
     ValueForms,
 )
 from gbnf.errors import ToolFormatError
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.pieces import (
     Pieces,
     Repeated,
@@ -47,7 +48,7 @@ _VALUES: dict[JsonType, Any] = {
     "object": {"zqna": "Zqone", "zqnb": True},
 }
 _WRITERS: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
-    ("json", partial(json.dumps, ensure_ascii=False)),
+    ("json", json_of),
     ("json", partial(json.dumps, ensure_ascii=False, separators=(",", ":"))),
     ("json", json.dumps),
     ("python", repr),

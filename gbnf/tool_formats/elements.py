@@ -9,7 +9,6 @@ twice, the text may end with its own tag.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import regex
 from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
@@ -136,7 +136,7 @@ class ElementReader:
             if key is not None and key not in location.names and _ODD_KEY.search(key):
                 self.problem = f"the name {key[:80]!r} may be part of a value"
             begin = ", " if count else members.brackets[0]
-            take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
+            take(begin if key is None else f"{begin}{json_of(key)}: ")
             inner = location.item(count) if key is None else location.property(key)
             self._declared = None if depth else frozenset(location.names)
             yield from self._value(group, _Place(key or "", inner, follow, depth), take)
@@ -185,7 +185,7 @@ class ElementReader:
 
             def take_text(piece: str) -> None:
                 texts.append(piece)
-                take(json.dumps(piece, ensure_ascii=False)[1:-1])
+                take(json_of(piece)[1:-1])
 
             sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
             yield from self._text(end, raw, key, sink)
@@ -212,7 +212,7 @@ class ElementReader:
                 self.problem = problem
             elif raw is None and content[:1] != '"' and self._marks.any.search(content):
                 self.problem = f"the text of {key[:80]!r} has an end, but no beginning"
-            elif raw is None and written == json.dumps(content, ensure_ascii=False) and _CODE.match(content):
+            elif raw is None and written == json_of(content) and _CODE.match(content):
                 self.problem = f"the value of {key[:80]!r} is code: write a text in quotes"
         are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
         # models also write the tag at the end twice

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.sandbox import RefusedError
@@ -73,9 +74,7 @@ def call_id(index: int) -> str:
 
 def openai_call(shape: Shape, call: Call, index: int) -> dict[str, Any]:
     """Return a call in OpenAI's form, with its arguments as the template takes them."""
-    arguments = (
-        call.arguments if shape.arguments == "object" else json.dumps(call.arguments, ensure_ascii=False)
-    )
+    arguments = call.arguments if shape.arguments == "object" else json_of(call.arguments)
     return {
         "id": call.id or call_id(index),
         "type": "function",
@@ -275,7 +274,7 @@ class UnwrittenCalls:
 
 def _json_calls(name: str = "name", arguments: str = "arguments", begin: str = "", end: str = "") -> Write:
     """Return what writes a call as a JSON object with two members of these names."""
-    return lambda of, values: begin + json.dumps({name: of, arguments: values}, ensure_ascii=False) + end
+    return lambda of, values: begin + json_of({name: of, arguments: values}) + end
 
 
 def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -284,7 +283,7 @@ def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _python(value: Any) -> str:
     """Return a literal: with double quotes, as these models write them, so that nested values are JSON."""
-    return str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+    return str(value) if value is None or isinstance(value, bool) else json_of(value)
 
 
 _KNOWN = (
@@ -339,7 +338,7 @@ def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]
 
 def whitespace_of(text: str, value: Any) -> Whitespace:
     """Return the whitespace with which a value was written as JSON."""
-    if text == json.dumps(value, ensure_ascii=False):
+    if text == json_of(value):
         return "default"
     return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
 

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
+from gbnf.strict_json import json_of
 from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.tools.tool import Tool
 
@@ -245,10 +246,10 @@ def _words_of_texts(arguments: Mapping[str, Any]) -> list[set[str]]:
 
 def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
     """Return calls in lower case, with their names: a request for Spotify calls spotify.play."""
-    return json.dumps(calls, ensure_ascii=False).casefold()
+    return json_of(calls).casefold()
 
 
 def argument_values(arguments: Mapping[str, Any]) -> frozenset[str]:
     """Return the strings in arguments, and the numbers as JSON."""
-    scalars = [text for _, text, _ in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
+    scalars = [text for _, text, _ in locate(json_of(arguments)).scalars]
     return frozenset(text[1:-1] if text[0] == '"' else text for text in scalars if not text.isalpha())

@@ -251,8 +251,8 @@ def _phrases(tool: Tool) -> tuple[str, ...]:
 @lru_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    if words := _words_of_affinity(tool):
-        return frozenset(term for word in words for terms in _affinity_terms(word) for term in terms)
+    if _words_of_affinity(tool):
+        return _affinity(tool)
     texts = [tool.name, *tool.descriptions.values()]
     return frozenset(term for text in texts for _, terms in _stemmed(text) for term in terms)
 

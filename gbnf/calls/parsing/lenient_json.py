@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.results import Repair
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, json_of, parse_json
 
 #: Characters of invalid JSON that is repaired; a longer text is refused, since repairing is slow.
 REPAIR_LIMIT = 32_000
@@ -198,7 +198,7 @@ def _words(text: str) -> Iterator[str]:
         elif _UNCLEAR.search(word) or (len(word.split()) > 1 and all(map(_scalar, word.split()))):
             raise InvalidJsonError(f"{word[:80]!r} has more than one reading")
         elif word:  # with spaces, since no comma is missing beside it, except after a scalar
-            yield f" {_scalar(word) or json.dumps(word, ensure_ascii=False) + ' '}"
+            yield f" {_scalar(word) or json_of(word) + ' '}"
 
 
 def _scalar(word: str) -> str | None:

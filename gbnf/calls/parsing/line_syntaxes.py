@@ -17,7 +17,6 @@ from gbnf.calls.parsing.readers import (
     TRUNCATED,
     ParsedSpan,
     ReaderContext,
-    json_of,
     location_of,
     named_json,
     named_python,
@@ -26,7 +25,7 @@ from gbnf.calls.parsing.readers import (
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
-from gbnf.strict_json import InvalidJsonError
+from gbnf.strict_json import InvalidJsonError, json_of
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings of blocks that are calls."""

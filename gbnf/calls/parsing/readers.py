@@ -19,7 +19,7 @@ from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, exten
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.schema.locations import Location
-from gbnf.strict_json import InvalidJsonError, has_type, parse_json
+from gbnf.strict_json import InvalidJsonError, has_type, json_of, parse_json
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""
@@ -74,11 +74,6 @@ def skip_space(text: str, start: int) -> int:
 
 
 _SPACE = re.compile(r"\s*")
-
-
-def json_of(value: Any) -> str:
-    """Return a value as JSON on one line, not escaped to ASCII."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def location_of(name: str, context: ReaderContext) -> Location:
@@ -228,13 +223,13 @@ def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> s
     if literal is not None and has_type(literal[0], allowed):
         return literal[1]
     if "string" in types:
-        return json.dumps(text, ensure_ascii=False)
+        return json_of(text)
     if not stripped:
         return next((empty for kind, empty in _EMPTY if kind in types), '""')
     if written is not None:
         return stripped
     readable = literal or _read(lambda text: load(text).value, stripped)
-    return json.dumps(text, ensure_ascii=False) if readable is None else readable[1]
+    return json_of(text) if readable is None else readable[1]
 
 
 def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
@@ -243,7 +238,7 @@ def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
         value = read(text)
     except InvalidJsonError:
         return None
-    return value, json.dumps(value, ensure_ascii=False)
+    return value, json_of(value)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:

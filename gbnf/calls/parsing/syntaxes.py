@@ -29,12 +29,12 @@ from gbnf.calls.parsing.readers import (
     ParsedSpan,
     Reader,
     ReaderContext,
-    json_of,
     pattern,
     write_arguments,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, Repair, ToolCall
 from gbnf.errors import InvalidArgumentError
+from gbnf.strict_json import json_of
 
 _TAG = r"(?:tool(?:[_▁]calls?)?|function[_▁]calls?|TOOLCALL)"
 TAG = pattern(
