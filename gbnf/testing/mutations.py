@@ -88,26 +88,27 @@ def near_misses_of(draw: st.DrawFn, of: Subject) -> NearMiss:
 def _mutations_of(of: Subject, value: Any) -> Iterator[_Mutation]:
     if isinstance(of, SchemaSubject):
         yield from _mutations(of.generator(), [of.schema], value, ())
-    if not isinstance(of, PoolSubject):
         return
     name, arguments = value["name"], value["arguments"]
-    schema, tool = of.offered[name], of.tool(name)
+    schema = of.offered[name]
+    references = of.references(name)
     yield from (
         mutation
         for mutation in _mutations(of.generator(name), [schema], arguments, ("arguments",))
         if mutation.path != ("arguments",) or mutation.broken == "type"
     )
+    tool = next(candidate for candidate in of.tools if candidate.name == name)
     yield _Mutation("unknown_tool", ("name",), name + "_x")
     yield _Mutation("missing", ("arguments",), _REMOVED)
     for group in schema.get("requires_one_of", ()):
         others = {key: item for key, item in arguments.items() if key not in group}
         yield _Mutation("none_of_group", ("arguments",), others)
-    for reference in tool.step_references.keys() & arguments.keys():
+    for reference in references.keys() & arguments.keys():
         yield _Mutation("unknown_step", ("arguments", reference), max(of.steps) + 1)
     for hidden in sorted(tool.runtime_resolved):
         yield _Mutation("not_offered", ("arguments", hidden), "x")
     if not of.steps:
-        for reference in sorted(tool.step_references):
+        for reference in sorted(references):
             yield _Mutation("not_offered", ("arguments", reference), 1)
 
 

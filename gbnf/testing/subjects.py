@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -26,19 +26,6 @@ from gbnf.tools.tool import offered_args
 Schema: TypeAlias = Mapping[str, Any] | bool
 ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema
 """Tools, whose values are calls, or a JSON Schema."""
-
-
-class Subject(Protocol):
-    """Values that a grammar should accept, and the errors of those that it should not."""
-
-    def valid(self) -> st.SearchStrategy[Any]:
-        """Return valid values, keys in declared order."""
-
-    def errors(self, value: Any) -> tuple[str, ...]:
-        """Return the validator's errors, one line each; empty if the value is valid."""
-
-    def concerns(self, finding: Finding, value: Any) -> bool:
-        """Return whether a finding is about the part of the grammar that `value` belongs to."""
 
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
@@ -66,7 +53,7 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
 
 @dataclass(frozen=True)
 class PoolSubject:
-    """Calls of tools."""
+    """Calls of tools, which a grammar should accept if they are valid."""
 
     tools: tuple[Tool, ...]
     steps: tuple[int, ...] = ()
@@ -95,20 +82,20 @@ class PoolSubject:
             if self.only in (None, tool.name) and (args := offered_args(tool, self.steps)) is not None
         }
 
-    def tool(self, name: str) -> Tool:
-        """Return the tool with a name."""
-        return next(tool for tool in self.tools if tool.name == name)
+    def references(self, tool: str) -> Mapping[str, str | None]:
+        """Return the tool's step references: the argument, and the property that it fills."""
+        return next(candidate.step_references for candidate in self.tools if candidate.name == tool)
 
     def generator(self, tool: str) -> ValueGenerator:
         """Return the generator of a tool's arguments."""
         return ValueGenerator(self.offered[tool])
 
     def valid(self) -> st.SearchStrategy[Any]:
-        """Return valid values."""
+        """Return valid values, keys in declared order."""
         return _valid_calls(self)
 
     def errors(self, value: Any) -> tuple[str, ...]:
-        """Return the validator's errors."""
+        """Return the validator's errors, one line each; empty if the value is valid."""
         return validate_call(value, self.tools, steps=self.steps, closed=self.closed).errors
 
     def concerns(self, finding: Finding, value: Any) -> bool:
@@ -120,7 +107,7 @@ class PoolSubject:
 def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
     name = draw(st.sampled_from(list(pool.offered)))
     arguments = pool.generator(name).value(draw, [pool.offered[name]])
-    for reference in pool.tool(name).step_references.keys() & arguments.keys():
+    for reference in pool.references(name).keys() & arguments.keys():
         arguments[reference] = draw(st.sampled_from(pool.steps))
     call = {"name": name, "arguments": arguments}
     assume(not pool.errors(call))
@@ -128,7 +115,7 @@ def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
 
 
 class SchemaSubject:
-    """The values of one schema."""
+    """The values of one schema, which a grammar should accept if they are valid."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -159,6 +146,10 @@ class SchemaSubject:
         """Return True: there is only one schema."""
         del finding, value
         return True
+
+
+Subject: TypeAlias = PoolSubject | SchemaSubject
+"""Values that a grammar should accept, and the errors of those that it should not."""
 
 
 @st.composite
