@@ -278,7 +278,7 @@ def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bo
         brief["required"] = required
     if not brief.get("required", True):
         del brief["required"]
-    return dict(map_subschemas(brief, lambda _path, member: _guiding(member, described=described)))
+    return map_subschemas(brief, lambda _path, member: _guiding(member, described=described))
 
 
 def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
@@ -292,10 +292,7 @@ def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
     is_unread = is_described and len(str(schema.get("pattern", ""))) > _LONGEST_FACT
     others = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
     is_array = is_described and "properties" not in schema
-    members = map_subschemas(
-        others, lambda _path, member: _without_long_patterns(member, in_described=is_array)
-    )
-    return dict(members)
+    return map_subschemas(others, lambda _path, member: _without_long_patterns(member, in_described=is_array))
 
 
 def plain_schema(schema: Any, language: str) -> Any:
@@ -305,7 +302,7 @@ def plain_schema(schema: Any, language: str) -> Any:
     plain = {key: value for key, value in schema.items() if key not in OWN_KEYWORDS}
     if isinstance(plain.get("description"), Mapping):
         plain["description"] = localized(plain["description"], language)
-    return dict(map_subschemas(plain, lambda _path, member: plain_schema(member, language)))
+    return map_subschemas(plain, lambda _path, member: plain_schema(member, language))
 
 
 def with_groups(schema: dict[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:

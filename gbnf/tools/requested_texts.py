@@ -55,13 +55,13 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
     listed = {number: first for number, first in joined.items() if number not in whole}
 
-    def completed(text: str) -> str:
+    def completed(text: str, _name: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
             return text[: len("2026-01-05T09:00")]
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
-    def spelled(text: str) -> str:
+    def spelled(text: str, _name: str) -> str:
         inside = [other for other in texts if other != text and len(other) > 1 and other in text]
         if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
             return quoted[0]
@@ -142,23 +142,18 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     if len(texts) < len(entries) or not is_passed_on:
         return dict(arguments)
 
-    def filled(value: Any, name: str) -> Any:
-        match value:
-            case str() if is_added and _CONTENT_NAME.fullmatch(name):
-                has_all = set(texts[0].split()) <= set(value.split())
-                return value if has_all else f"{texts[0].rstrip()}\n{value}"
-            case str() if _CONTENT_NAME.fullmatch(name) and value not in request:
-                written = set(TERM.findall(value.casefold()))
-                is_part = bool(written) and written <= words
-                has_most = len(read & written) >= _MOST_WORDS * len(read)
-                return value if is_part or has_most else "\n".join(texts)
-            case Mapping():
-                return {key: filled(member, key) for key, member in value.items()}
-            case list():
-                return [filled(member, name) for member in value]
-        return value
+    def filled(text: str, name: str) -> str:
+        if not _CONTENT_NAME.fullmatch(name) or (text in request and not is_added):
+            return text
+        if is_added:
+            has_all = set(texts[0].split()) <= set(text.split())
+            return text if has_all else f"{texts[0].rstrip()}\n{text}"
+        written = set(TERM.findall(text.casefold()))
+        is_part = bool(written) and written <= words
+        has_most = len(read & written) >= _MOST_WORDS * len(read)
+        return text if is_part or has_most else "\n".join(texts)
 
-    return {key: filled(member, key) for key, member in arguments.items()}
+    return dict(_each_text(arguments, filled))
 
 
 _PATH_ARGUMENT: Final = re.compile(
@@ -343,19 +338,21 @@ def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
 
 def _each_text(
     value: Any,
-    change: Callable[[str], str],
+    change: Callable[[str, str], str],
     select: Callable[[list[Any]], list[Any]] = list,
     numbers: Mapping[int, int] = MappingProxyType({}),
+    name: str = "",
 ) -> Any:
+    """Return a value with its texts changed; `change` takes a text and the name of the property it is in."""
     match value:
         case str():
-            return change(value)
+            return change(value, name)
         case int() if not isinstance(value, bool):
             return numbers.get(value, value)
         case Mapping():
-            return {key: _each_text(member, change, select, numbers) for key, member in value.items()}
+            return {key: _each_text(member, change, select, numbers, key) for key, member in value.items()}
         case list():
-            return [_each_text(member, change, select, numbers) for member in select(value)]
+            return [_each_text(member, change, select, numbers, name) for member in select(value)]
     return value
 
 
