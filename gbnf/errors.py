@@ -140,5 +140,5 @@ def clip(text: str, limit: int = 120) -> str:
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Return ` Did you mean …?` if a name is similar, whatever its case, otherwise ""."""
     folded = {other.casefold(): other for other in names}
-    found = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
-    return f" Did you mean {' or '.join(repr(folded[other]) for other in found)}?" if found else ""
+    similar = difflib.get_close_matches(name[:200].casefold(), folded, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(folded[other]) for other in similar)}?" if similar else ""

@@ -86,11 +86,7 @@ def is_installed(extra: str) -> bool:
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra for this Python."""
-    return f"{pip()} install 'gbnf-toolkit[{extra}]'"
-
-
-def pip() -> str:
-    """Return the command of this Python's pip."""
-    found = shutil.which("pip")
-    is_own = found is not None and Path(found).parent == Path(sys.executable).parent
-    return "pip" if is_own else f"{shlex.quote(sys.executable)} -m pip"
+    path = shutil.which("pip")
+    is_own = path is not None and Path(path).parent == Path(sys.executable).parent
+    pip = "pip" if is_own else f"{shlex.quote(sys.executable)} -m pip"
+    return f"{pip} install 'gbnf-toolkit[{extra}]'"

@@ -62,13 +62,13 @@ class JsonReader:
         """Read the next piece of the text."""
         text, begin = self.unfinished + text, self._start
         self._start, self.unfinished = begin + len(text), ""
-        for found in _TOKEN.finditer(text):
-            is_last = found.end() == len(text) and self._where == "value"
-            is_bare = found[0][0] not in ('{}[],:"' if self._levels else '{}[]:"')
-            if (is_last and is_bare) or (found[0][0] == '"' and not found["closed"]):
-                self._start, self.unfinished = begin + found.start(), found[0]
+        for token in _TOKEN.finditer(text):
+            is_last = token.end() == len(text) and self._where == "value"
+            is_bare = token[0][0] not in ('{}[],:"' if self._levels else '{}[]:"')
+            if (is_last and is_bare) or (token[0][0] == '"' and not token["closed"]):
+                self._start, self.unfinished = begin + token.start(), token[0]
             else:
-                self._read(found[0], begin + found.start())
+                self._read(token[0], begin + token.start())
 
     def position(self) -> JsonPosition:
         """Return where the end of the text is, without the scalars."""

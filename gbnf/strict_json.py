@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from gbnf.errors import GbnfError
@@ -53,7 +54,7 @@ def nests_deeper(value: Any, most: int) -> bool:
     for _ in range(most):
         if not level:
             return False
-        members = (member for one in level for member in (one.values() if isinstance(one, Mapping) else one))
+        members = chain.from_iterable(part.values() if isinstance(part, Mapping) else part for part in level)
         nested = [member for member in members if isinstance(member, Mapping | list | tuple)]
         level = list({id(member): member for member in nested}.values())  # a value may have several parents
     return bool(level)
@@ -70,11 +71,16 @@ def map_json(value: Any, scalar: Callable[[Any], Any], key: Callable[[str], str]
             return scalar(value)
 
 
+def json_of(value: Any) -> str:
+    """Return a value as JSON on one line, not escaped to ASCII."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def scalars_of(value: Any) -> list[Any]:
     """Return all that is neither an array nor an object in a JSON value."""
-    found: list[Any] = []
-    map_json(value, found.append)
-    return found
+    scalars: list[Any] = []
+    map_json(value, scalars.append)
+    return scalars
 
 
 def parse_json(text: str, *, control_characters: bool = False, surrogates: bool = False) -> Any:
@@ -129,6 +135,6 @@ def _finite_float(digits: str) -> float:
 
 
 def _check_surrogates(value: Any) -> None:
-    if has_surrogate(json.dumps(value, ensure_ascii=False)):
+    if has_surrogate(json_of(value)):
         problem = "a string contains half of a surrogate pair, which is not a character"
         raise InvalidJsonError(problem, "surrogate")

@@ -58,6 +58,6 @@ __all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'gbnf.calls' has no attribute {name!r}")
-    found: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

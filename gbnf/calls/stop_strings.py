@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import regex
+
 
 class StopStrings:
     """Finds the stop string that is complete first in a text that arrives in pieces; of several, the longest.
@@ -14,6 +16,7 @@ class StopStrings:
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = tuple(strings)
+        self._any = regex.compile("|".join(map(regex.escape, self._strings)) or "(?!)")
         self._pending = ""
         self.found: str | None = None
 
@@ -22,19 +25,13 @@ class StopStrings:
         if self.found is not None:
             return ""
         self._pending += piece
-        found = [(at, string) for string in self._strings if (at := self._pending.find(string)) >= 0]
-        if found:
-            at, self.found = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
+        complete = [(end, string) for string in self._strings if (end := self._pending.find(string)) >= 0]
+        if complete:
+            end, self.found = min(complete, key=lambda match: (match[0] + len(match[1]), match[0]))
         else:
-            # what may begin a stop string: the longest end of the text that begins one
-            longest = min(len(self._pending), max((len(string) - 1 for string in self._strings), default=0))
-            begun = (
-                size
-                for size in range(longest, 0, -1)
-                if self._pending.endswith(tuple(s[:size] for s in self._strings if len(s) > size))
-            )
-            at = len(self._pending) - next(begun, 0)
-        certain, self._pending = self._pending[:at], self._pending[at:]
+            begun = self._any.search(self._pending, partial=True)  # what may begin a stop string
+            end = len(self._pending) if begun is None else begun.start()
+        certain, self._pending = self._pending[:end], self._pending[end:]
         return certain
 
     def end(self) -> str:

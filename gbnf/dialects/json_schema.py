@@ -123,11 +123,11 @@ def _rebased(schema: Any, base: str) -> Any:
         return schema
 
     mapped = map_subschemas(schema, lambda _path, subschema: _rebased(subschema, base))
-    kept: dict[str, Any] = {keyword: value for keyword, value in mapped.items() if keyword in _KEPT}
-    reference = kept.get("$ref")
+    enforced: dict[str, Any] = {keyword: value for keyword, value in mapped.items() if keyword in _KEPT}
+    reference = enforced.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        kept["$ref"] = base + reference[1:]
-    return kept
+        enforced["$ref"] = base + reference[1:]
+    return enforced
 
 
 def _choices(offered: Mapping[str, Any], arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -35,8 +35,10 @@ def lark_text(
     rules = grammar.rules
     reached = drop_unreachable(rules).productions
     tokens = {
-        emit_expr(one): f"<[^{','.join(map(str, {token, *end_tokens}))}]>" if one.negated else f"<[{token}]>"
-        for one, token in (token_ids or {}).items()
+        emit_expr(terminal): f"<[^{','.join(map(str, {token, *end_tokens}))}]>"
+        if terminal.negated
+        else f"<[{token}]>"
+        for terminal, token in (token_ids or {}).items()
     }
     # Terminals contain no token: then the rules stay rules, as if they were recursive.
     is_recursive = bool(tokens) or any(in_cycles({name: rules.references[name] for name in reached}))

@@ -49,15 +49,15 @@ def lark_pattern(grammar: str) -> str:
     """Return the pattern of the texts of a grammar. Raises GrammarError for one that it cannot express."""
     rules: dict[str, list[str]] = {}
     rule: list[str] = []
-    at = 0
-    while at < len(grammar):
-        token = _TOKEN.match(grammar, at)
+    position = 0
+    while position < len(grammar):
+        token = _TOKEN.match(grammar, position)
         if token is None:
-            line = grammar.count("\n", 0, at) + 1
+            line = grammar.count("\n", 0, position) + 1
             raise GrammarError(
-                f"line {line} of the Lark grammar, {grammar[at : at + 20]!r}, is not supported"
+                f"line {line} of the Lark grammar, {grammar[position : position + 20]!r}, is not supported"
             )
-        at = token.end()
+        position = token.end()
         if token["defined"]:
             rule = rules[token["defined"]] = []
         elif token["imported"]:
@@ -114,25 +114,25 @@ def _group(expression: str, flags: str = "") -> str:
     if depth:  # "a)|(b" would be no group
         raise GrammarError(f"the brackets of {expression[:40]!r} do not match")
     if "s" not in flags and not _DOT_ALL.search(expression):
-        expression = _DOT.sub(lambda found: r"[^\n]" if found[0] == "." else found[0], expression)
+        expression = _DOT.sub(lambda match: r"[^\n]" if match[0] == "." else match[0], expression)
     return f"(?{flags}:{expression})"
 
 
-def _expanded(name: str, rules: dict[str, list[str]], known: dict[str, str | None]) -> str:
-    """Return the pattern of a rule. `known`: those of rules, None while they are expanded."""
+def _expanded(name: str, rules: dict[str, list[str]], pattern_of: dict[str, str | None]) -> str:
+    """Return the pattern of a rule. `pattern_of`: those of rules, None while they are expanded."""
     if name not in rules:
         raise GrammarError(f"the Lark grammar has no rule {name!r}")
-    if name not in known:
-        if sum(pattern is None for pattern in known.values()) == _DEEPEST:
+    if name not in pattern_of:
+        if sum(pattern is None for pattern in pattern_of.values()) == _DEEPEST:
             raise GrammarError(f"the Lark grammar has more than {_DEEPEST} rules inside each other")
-        known[name] = None
+        pattern_of[name] = None
         joined = ""
-        for each in rules[name]:
-            joined += _expanded(each, rules, known) if isinstance(each, _Reference) else each
+        for piece in rules[name]:
+            joined += _expanded(piece, rules, pattern_of) if isinstance(piece, _Reference) else piece
             if len(joined) > _LONGEST:
                 raise GrammarError(f"the Lark grammar is larger than {_LONGEST} characters of a pattern")
-        known[name] = f"(?:{joined})"
-    pattern = known[name]
+        pattern_of[name] = f"(?:{joined})"
+    pattern = pattern_of[name]
     if pattern is None:
         raise GrammarError(f"the rule {name!r} of the Lark grammar is recursive")
     return pattern

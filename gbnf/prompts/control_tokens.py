@@ -71,13 +71,13 @@ def strings_removed_by(template: str) -> frozenset[str]:
 
     `<s/no_think>` becomes a name when the template removes `/no_think`, as some do.
     """
-    return frozenset(found["word"] for found in _REMOVAL.finditer(template))
+    return frozenset(match["word"] for match in _REMOVAL.finditer(template))
 
 
 _TAG = re.compile(r"</?(?=[^<>]*[^A-Za-z<>/-])[^<>\s{}()'\"\\]{1,60}>")
 _REMOVAL = re.compile(r"""replace\(\s*(['"])(?P<word>[^'"\\\s]+)\1\s*,\s*(['"])\3\s*\)""")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))

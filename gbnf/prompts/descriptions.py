@@ -16,13 +16,13 @@ inform the model, and only grammar and validator enforce the schema. Every schem
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.schema.keywords import map_subschemas, resolve_pointer
+from gbnf.strict_json import json_of
 from gbnf.tools import Tool, localized
 from gbnf.tools.near_misses import OWN_KEYWORDS
 from gbnf.tools.prerequisites import ANY_TOOL
@@ -100,7 +100,7 @@ def call_skeleton(tool: Tool, *, optional: str | None = None) -> str:
         for name, schema in properties.items()
         if optional or name in needed
     }
-    return json.dumps({"name": tool.name, "arguments": values}, ensure_ascii=False)
+    return json_of({"name": tool.name, "arguments": values})
 
 
 def value_bounds(schema: Mapping[str, Any]) -> list[str]:
@@ -154,16 +154,16 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
     yield f"  {words['arguments']}:" if properties else f"  {words['none']}"
     below = dict(argument_lines(args, language))
     for name, schema in properties.items():
-        known = schema if isinstance(schema, Mapping) else {}
+        declared = schema if isinstance(schema, Mapping) else {}
         facts = [
             type_text(schema, args),
             words["required" if name in args.get("required", ()) else "optional"],
         ]
-        facts += value_bounds(known)
-        facts += [words["default"].format(_json(known["default"]))] if "default" in known else []
+        facts += value_bounds(declared)
+        facts += [words["default"].format(json_of(declared["default"]))] if "default" in declared else []
         facts += [words["fills"]] if name in tool.step_references else []
-        said = one_line(localized(known.get("description"), language))
-        yield f"  - {name} ({', '.join(facts)}){': ' + said if said else ''}"
+        described = one_line(localized(declared.get("description"), language))
+        yield f"  - {name} ({', '.join(facts)}){': ' + described if described else ''}"
         inner = ((path, text) for path, text in below.items() if path.startswith((f"{name}.", f"{name}[")))
         yield from (f"    - {path}: {text}" for path, text in inner)
     yield from (f"  {line}" for line in one_of_lines(tool, language))
@@ -172,8 +172,8 @@ def _verbose(tool: Tool, language: str) -> Iterator[str]:
 
 def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language: str) -> str:
     """Return the placeholder of a line, for a list of an item: `<best: integer, 1 to 3; the best poem>`."""
-    known = schema if isinstance(schema, Mapping) else {}
-    item = known.get("items") if known.get("type") == "array" else known
+    declared = schema if isinstance(schema, Mapping) else {}
+    item = declared.get("items") if declared.get("type") == "array" else declared
     facts = item if isinstance(item, Mapping) else {}
     kind = (
         type_text(True if item is None else item, root).replace('"', "").replace("boolean", "true or false")
@@ -182,7 +182,7 @@ def field_placeholder(name: str, schema: Any, root: Mapping[str, Any], language:
     if {"minimum", "maximum"} <= facts.keys():
         bounds = [f"{facts['minimum']} to {facts['maximum']}"]
     bounds = [_WRITTEN_FORMATS.get(bound, bound) for bound in bounds]
-    described = one_line(localized(known.get("description"), language))
+    described = one_line(localized(declared.get("description"), language))
     text = ", ".join([*([kind] if kind != "any" and len(kind) <= _LONGEST_TYPE else []), *bounds])
     return f"<{name}: {'; '.join(filter(None, (text, described)))}>"
 
@@ -266,19 +266,19 @@ def _guiding(schema: Any, shown: Collection[str] | None = None, *, described: bo
     """
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if key in _GUIDING}
-    if kept.get("additionalProperties") is False:
-        del kept["additionalProperties"]
-    if not described and {"type", "enum", "anyOf", "$ref"} & kept.keys():
-        kept = {key: value for key, value in kept.items() if key not in {"description", "items"}}
-    if isinstance(properties := kept.get("properties"), Mapping):
-        required = [name for name in kept.get("required", ()) if shown is None or name in shown]
+    brief = {key: value for key, value in schema.items() if key in _GUIDING}
+    if brief.get("additionalProperties") is False:
+        del brief["additionalProperties"]
+    if not described and {"type", "enum", "anyOf", "$ref"} & brief.keys():
+        brief = {key: value for key, value in brief.items() if key not in {"description", "items"}}
+    if isinstance(properties := brief.get("properties"), Mapping):
+        required = [name for name in brief.get("required", ()) if shown is None or name in shown]
         shown = shown if shown is not None else required or properties.keys()
-        kept["properties"] = {name: properties[name] for name in properties if name in shown}
-        kept["required"] = required
-    if not kept.get("required", True):
-        del kept["required"]
-    return dict(map_subschemas(kept, lambda _path, member: _guiding(member, described=described)))
+        brief["properties"] = {name: properties[name] for name in properties if name in shown}
+        brief["required"] = required
+    if not brief.get("required", True):
+        del brief["required"]
+    return map_subschemas(brief, lambda _path, member: _guiding(member, described=described))
 
 
 def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
@@ -290,12 +290,9 @@ def _without_long_patterns(schema: Any, *, in_described: bool = False) -> Any:
         return schema
     is_described = in_described or bool(schema.get("description"))
     is_unread = is_described and len(str(schema.get("pattern", ""))) > _LONGEST_FACT
-    kept = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
+    others = {key: value for key, value in schema.items() if not (key == "pattern" and is_unread)}
     is_array = is_described and "properties" not in schema
-    members = map_subschemas(
-        kept, lambda _path, member: _without_long_patterns(member, in_described=is_array)
-    )
-    return dict(members)
+    return map_subschemas(others, lambda _path, member: _without_long_patterns(member, in_described=is_array))
 
 
 def plain_schema(schema: Any, language: str) -> Any:
@@ -305,7 +302,7 @@ def plain_schema(schema: Any, language: str) -> Any:
     plain = {key: value for key, value in schema.items() if key not in OWN_KEYWORDS}
     if isinstance(plain.get("description"), Mapping):
         plain["description"] = localized(plain["description"], language)
-    return dict(map_subschemas(plain, lambda _path, member: plain_schema(member, language)))
+    return map_subschemas(plain, lambda _path, member: plain_schema(member, language))
 
 
 def with_groups(schema: dict[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,7 +366,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
     if depth > DEPTH_LIMIT:
         return ["…"], "|"
     if "const" in schema:
-        return [_json(schema["const"])], "|"
+        return [json_of(schema["const"])], "|"
     if isinstance(schema.get("enum"), list):
         return _enumeration(schema["enum"]), "|"
     if "$ref" in schema:
@@ -410,7 +407,7 @@ def _one_type(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], dep
 def _enumeration(values: list[Any]) -> list[str]:
     shown: list[str] = []
     for value in values:
-        shown.append(_json(value))
+        shown.append(json_of(value))
         if sum(map(len, shown)) + len(shown) > ENUM_LIMIT and len(shown) > 1:
             return [*shown[:-1], "…"]
     return shown or ["never"]
@@ -422,8 +419,4 @@ def _joined(types: _Types) -> str:
 
 
 def _name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else _json(name)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return name if _PLAIN_NAME.fullmatch(name) else json_of(name)

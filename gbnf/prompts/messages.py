@@ -19,6 +19,7 @@ from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.descriptions import PROMPT_STYLES as PROMPT_STYLES  # noqa: PLC0414  # exported, for whoever makes messages
 from gbnf.prompts.descriptions import PromptStyle as PromptStyle  # noqa: PLC0414  # likewise
 from gbnf.prompts.descriptions import describe_tool
+from gbnf.strict_json import json_of
 from gbnf.tools import Tool
 from gbnf.tools.tool import supported_language
 
@@ -207,7 +208,7 @@ def call_text(call: Mapping[str, Any]) -> str:
 
     Names of control tokens are escaped: the same JSON value, and plain text for every tokenizer.
     """
-    return escape_control_tokens(json.dumps(call, ensure_ascii=False))
+    return escape_control_tokens(json_of(call))
 
 
 def result_text(
@@ -285,9 +286,9 @@ class _Shortened:
             case str():
                 return self._text(_clean(value))
             case Mapping() if depth:
-                kept = list(value.items())[: self._members]
-                self._entries_left_out += len(value) - len(kept)
-                return {_clean(str(key)): self._short(member, depth - 1) for key, member in kept}
+                items = list(value.items())[: self._members]
+                self._entries_left_out += len(value) - len(items)
+                return {_clean(str(key)): self._short(member, depth - 1) for key, member in items}
             case list() | tuple() if depth:
                 members = value[: self._members]
                 self._entries_left_out += len(value) - len(members)

@@ -140,13 +140,13 @@ class NativeCalls(_ToolMessages):
     ) -> ParsedCall:
         """Read a whole text, where a text without a call is the final answer."""
         del steps
-        found = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasons_first)
-        if isinstance(found, FinalAnswer):
-            return ParsedCall(_final_answer(found.content), found.reasoning)
-        if not found.calls:
-            raise UnreadableCallError("; ".join(invalid.error for invalid in found.invalid))
-        repairs = tuple(map(str, found.repairs))
-        return ParsedCall(found.calls[0].as_call(), found.reasoning, repairs, preface=found.preface)
+        result = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasons_first)
+        if isinstance(result, FinalAnswer):
+            return ParsedCall(_final_answer(result.content), result.reasoning)
+        if not result.calls:
+            raise UnreadableCallError("; ".join(invalid.error for invalid in result.invalid))
+        repairs = tuple(map(str, result.repairs))
+        return ParsedCall(result.calls[0].as_call(), result.reasoning, repairs, preface=result.preface)
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the chat template takes it."""
@@ -344,8 +344,8 @@ class ServerCalls(_ToolMessages, CallsInText):
             call = parse_json(written[0])
         except InvalidJsonError as error:
             raise UnreadableCallError(f"the arguments of the call are not JSON: {error}") from None
-        given = call if isinstance(call, dict) else {}
-        if given.keys() != {"name", "arguments"} or not isinstance(given["arguments"], dict):
+        call_object = call if isinstance(call, dict) else {}
+        if call_object.keys() != {"name", "arguments"} or not isinstance(call_object["arguments"], dict):
             raise UnreadableCallError("the arguments of the call are not one JSON object")
         parsed = repaired_call(call, tools, steps, clamp=self.clamp, repairs=_left_out(len(written) - 1))
         return replace(parsed, preface=content.strip())
@@ -374,8 +374,8 @@ def repaired_call(
     from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
 
     repaired = repair_call(call, tools, steps=steps, clamp=clamp)
-    kept = {REASONING_KEY: reasoning} if reasoning else {}
-    return ParsedCall(kept | repaired.call, "", (*repairs, *map(str, repaired.coercions)))
+    thought = {REASONING_KEY: reasoning} if reasoning else {}
+    return ParsedCall(thought | repaired.call, "", (*repairs, *map(str, repaired.coercions)))
 
 
 def _only_arguments(text: str, tools: Sequence[Tool]) -> dict[str, Any] | None:

@@ -14,7 +14,6 @@ as those of every call.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from gbnf.protocols.call_protocols import CallsInText, repaired_call
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import FENCE, AnswerReader, Unread, looks_like_call, without_fences
 from gbnf.schema.locations import Location
-from gbnf.strict_json import parse_json
+from gbnf.strict_json import json_of, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.request_values import dates_in
 
@@ -120,7 +119,7 @@ class FieldLines(CallsInText):
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {fold(field.name): at for at, field in enumerate(self._fields)}
+        return {fold(field.name): index for index, field in enumerate(self._fields)}
 
     def prompt(self, language: str) -> str:
         """Return the system prompt: what is wanted, how many lines, and a placeholder for each."""
@@ -129,7 +128,7 @@ class FieldLines(CallsInText):
         for field in self._fields:
             line = field_placeholder(field.name, field.schema, args, language)
             shown += [line] * (_item_count(field.schema) or 1)
-        lists = (each.name for each in self._fields if each.is_list and not _item_count(each.schema))
+        lists = (field.name for field in self._fields if field.is_list and not _item_count(field.schema))
         return field_lines_prompt(wanted, shown, open_list=next(lists, ""), language=language)
 
     def read(
@@ -193,8 +192,8 @@ class FieldLines(CallsInText):
         shown = _SEPARATOR.split(
             field_placeholder(field.name, field.schema, self.tool.model_args(), "")[1:-1]
         )
-        known = {*shown, shown[0].partition(": ")[2]}  # "integer, 17" for "<best: integer, 1 to 3>"
-        value = ", ".join(part for part in _SEPARATOR.split(match[2] or "") if part not in known)
+        facts = {*shown, shown[0].partition(": ")[2]}  # "integer, 17" for "<best: integer, 1 to 3>"
+        value = ", ".join(part for part in _SEPARATOR.split(match[2] or "") if part not in facts)
         if not value:
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         return f"{match[1]}: {value}"
@@ -263,9 +262,9 @@ class FieldLines(CallsInText):
         parts: list[tuple[int, list[str]]] = [(0, [])]
         for line in lines:
             label = _LABEL.fullmatch(line)
-            at = self._places.get(fold(label[1] if label else line))
-            if at is not None and all(at != begin for begin, _ in parts[1:]):
-                parts.append((at, [rest] if label and (rest := _unquoted(label[2].strip())) else []))
+            index = self._places.get(fold(label[1] if label else line))
+            if index is not None and all(index != begin for begin, _ in parts[1:]):
+                parts.append((index, [rest] if label and (rest := _unquoted(label[2].strip())) else []))
             else:
                 parts[-1][1].append(line)
         if len(parts) == 1:
@@ -274,8 +273,8 @@ class FieldLines(CallsInText):
             parts[0] = (0, [])
         labelled, arguments = {begin for begin, _ in parts[1:]}, dict[str, Any]()
         for (begin, part), (end, _) in pairwise([*parts, (len(self._fields), [])]):
-            others = [at for at in range(begin + 1, end) if at not in labelled]
-            fields = [self._fields[at] for at in (begin, *others)]
+            others = [index for index in range(begin + 1, end) if index not in labelled]
+            fields = [self._fields[index] for index in (begin, *others)]
             if part:
                 arguments |= _placed(part, fields if len(part) > 1 else fields[:1])
         return arguments
@@ -296,11 +295,11 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
     if len(lines) == len(fields) - 1:
         value, rest = _leading(lines[0], fields[0])
         lines = [value, rest, *lines[1:]] if rest else lines
-    texts = [at for at, field in enumerate(fields) if field.takes_lines]
-    longest = next((at for at in texts if fields[at].is_list), texts[-1] if texts else len(fields))
+    texts = [index for index, field in enumerate(fields) if field.takes_lines]
+    longest = next((index for index in texts if fields[index].is_list), texts[-1] if texts else len(fields))
     values: dict[str, Any] = {}
-    for at, field in enumerate(fields):
-        count = max(len(lines) - len(fields) + at + 1, 1) if at == longest else 1
+    for index, field in enumerate(fields):
+        count = max(len(lines) - len(fields) + index + 1, 1) if index == longest else 1
         values |= _value(field, lines[:count])
         lines = lines[count:]
     return values
@@ -363,7 +362,7 @@ def _leading(text: str, field: _Field) -> tuple[str, str]:
     if match := re.match(rf"[^\w-]*({pattern})(?!\s*\w|[-/.,]\w)(.*)", text, re.IGNORECASE | re.DOTALL):
         return match[1], match[2].lstrip(_BEFORE_REST)
     named = {
-        each.casefold() for each in re.findall(rf"(?<![\w/-])({pattern})(?![\w/-])", text, re.IGNORECASE)
+        word.casefold() for word in re.findall(rf"(?<![\w/-])({pattern})(?![\w/-])", text, re.IGNORECASE)
     }
     is_clear = len(named) == 1 and not is_boolean and not _NEGATION.search(text)
     return (named.pop(), "") if is_clear else (text, "")
@@ -389,9 +388,9 @@ def _unquoted(line: str) -> str:
 
 def _item_count(schema: Any) -> int:
     """Return how many items a list has, if its schema says so and they are few; 0 otherwise."""
-    known = schema if isinstance(schema, Mapping) else {}
-    count = known.get("minItems")
-    return count if count == known.get("maxItems") and isinstance(count, int) and count < _MOST_LINES else 0
+    facts = schema if isinstance(schema, Mapping) else {}
+    count = facts.get("minItems")
+    return count if count == facts.get("maxItems") and isinstance(count, int) and count < _MOST_LINES else 0
 
 
 def _parts(value: Any) -> list[Any]:
@@ -399,4 +398,4 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _line(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_of(value)

@@ -42,14 +42,6 @@ def tools_prompt(tools: Sequence[Tool], style: PromptStyle, *, required: bool = 
     return "\n\n".join([_INSTRUCTIONS, "Tools:", *shown, *demand])
 
 
-def with_json_calls(messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
-    """Return the conversation for a model without a format of its own; `prompt` describes the tools."""
-    system = [message["content"] for message in messages if message["role"] == "system"]
-    written = tuple(_written(message for message in messages if message["role"] != "system"))
-    first = "\n\n".join(text for text in (prompt, *system) if text)
-    return ({"role": "system", "content": first}, *written) if first else written
-
-
 def _written(messages: Iterator[Message]) -> Iterator[Message]:
     step = 0
     steps: dict[str, int] = {}
@@ -223,7 +215,10 @@ class CallProtocol(ABC):
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the model gets it. `prompt`: describes the tools."""
-        return with_json_calls(messages, prompt)
+        system = [message["content"] for message in messages if message["role"] == "system"]
+        written = tuple(_written(message for message in messages if message["role"] != "system"))
+        first = "\n\n".join(text for text in (prompt, *system) if text)
+        return ({"role": "system", "content": first}, *written) if first else written
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call, or of the final answer; `number` identifies it."""

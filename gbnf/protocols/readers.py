@@ -240,7 +240,7 @@ class TextCalls:
         if result.calls:
             return all(call.truncated for call in result.calls) and not (truncated or self._required)
         is_json = result.syntax in ("bare", "openai")  # the other syntaxes have no other meaning
-        names_none = is_json and all(self._names.find(each.name) is None for each in result.invalid)
+        names_none = is_json and all(self._names.find(invalid.name) is None for invalid in result.invalid)
         return self._optional or (names_none and not self._required)
 
 
@@ -294,12 +294,12 @@ class EitherReader:
         """Add the next characters; return what they tell."""
         if len(self._open) == 1:
             return self._open[0].stream.feed(chunk)
-        left = []
+        remaining = []
         for way in self._open:
             if (state := way.state.advance(chunk)) is not None:
                 way.state = state
-                left.append(way)
-        self._open = left or self._open[:1]
+                remaining.append(way)
+        self._open = remaining or self._open[:1]
         for way in self._open:
             way.deltas += way.stream.feed(chunk)
         return self._open[0].deltas if len(self._open) == 1 else self._shared()
@@ -325,10 +325,10 @@ class EitherReader:
 
 def union(first: Grammar, second: Grammar) -> Grammar:
     """Return the grammar of the texts in either language."""
-    one, other = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
-    root = alt(Ref(one.root), Ref(other.root))
+    one_rules, other_rules = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
+    root = alt(Ref(one_rules.root), Ref(other_rules.root))
     return Grammar(
-        Rules({"root": root, **one.productions, **other.productions}),
+        Rules({"root": root, **one_rules.productions, **other_rules.productions}),
         (*first.report, *second.report),
         first.is_parsed or second.is_parsed,
     )

@@ -59,44 +59,44 @@ class _Language:
 @st.composite
 def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
     rules, costs = language.rules, language.costs
-    left = size
+    budget = size
     parts: list[str] = []
     todo: list[Expr] = [Ref(rules.root)]
     while todo:
         match todo.pop():
             case Literal(text):
-                left -= 1
+                budget -= 1
                 parts.append(text)
             case TokenTerminal() as terminal:
                 todo.append(Literal(terminal.text or ""))
             case CharClass() as of:
-                left -= 1
+                budget -= 1
                 ranges = matchable(of)
                 simplest = next((char for char in _ASCII if _holds(ranges, ord(char))), chr(ranges[0][0]))
-                parts.append(draw(_characters(ranges)) if left > 0 else simplest)
+                parts.append(draw(_characters(ranges)) if budget > 0 else simplest)
             case Seq(items):
                 todo.extend(reversed(items))
             case Alt(items):
-                known = [(cost, item) for item in items if (cost := cost_of(item, costs)) is not None]
-                cheapest = sorted(known, key=itemgetter(0))
-                todo.append(cheapest[draw(st.integers(0, len(cheapest) - 1)) if left > 0 else 0][1])
+                by_cost = [(cost, item) for item in items if (cost := cost_of(item, costs)) is not None]
+                cheapest = sorted(by_cost, key=itemgetter(0))
+                todo.append(cheapest[draw(st.integers(0, len(cheapest) - 1)) if budget > 0 else 0][1])
             case Repeat(item, low, high):
                 count = low
-                if left > low and cost_of(item, costs) is not None:
-                    count = _count(draw, low, high, left)
+                if budget > low and cost_of(item, costs) is not None:
+                    count = _count(draw, low, high, budget)
                 todo.extend([item] * count)
             case Ref(name):
-                left -= 1
+                budget -= 1
                 todo.append(rules.productions[name])
     return "".join(parts)
 
 
-def _count(draw: st.DrawFn, low: int, high: int | None, left: int) -> int:
-    tried = high is not None and high - low <= left and high > low + 1
+def _count(draw: st.DrawFn, low: int, high: int | None, budget: int) -> int:
+    tried = high is not None and high - low <= budget and high > low + 1
     if tried and draw(st.integers(0, _UPPER_BOUND_TRIED)) == _UPPER_BOUND_TRIED:
         return high or 0
     count = low
-    while (high is None or count < high) and count - low < left and draw(st.booleans()):
+    while (high is None or count < high) and count - low < budget and draw(st.booleans()):
         count += 1
     return count
 

@@ -8,7 +8,6 @@ before those of its `$ref`, its `allOf` and its branches.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from gbnf.compiler.layout import Whitespace
 from gbnf.schema.keywords import resolve_pointer
 from gbnf.schema.value_sets import whole_numbers
+from gbnf.strict_json import json_of
 
 _TOO_LARGE = 10**39
 _TIMES = st.times().map(lambda time: f"{time.isoformat()}Z")
@@ -70,12 +70,12 @@ def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
             return "[" + comma.join(canonical_json(item, comma=comma, colon=colon) for item in value) + "]"
         case dict():
             pairs = (
-                json.dumps(key, ensure_ascii=False) + colon + canonical_json(item, comma=comma, colon=colon)
+                json_of(key) + colon + canonical_json(item, comma=comma, colon=colon)
                 for key, item in value.items()
             )
             return "{" + comma.join(pairs) + "}"
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return json_of(value)
 
 
 def _compact(value: Any) -> str:
@@ -110,7 +110,7 @@ class ValueGenerator:
 
     def conjuncts(self, schemas: Sequence[Any], draw: st.DrawFn | None = None) -> list[Mapping[str, Any]]:
         """Return the schemas that apply together: references, `allOf` and, with `draw`, a drawn branch."""
-        found: list[Mapping[str, Any]] = []
+        collected: list[Mapping[str, Any]] = []
         pending, later = list(schemas), list[list[Any]]()
         while pending or later:
             if not pending:
@@ -120,9 +120,9 @@ class ValueGenerator:
             schema = pending.pop(0)
             if schema is False:
                 assume(condition=False)
-            if not isinstance(schema, Mapping) or any(schema is one for one in found):
+            if not isinstance(schema, Mapping) or any(schema is conjunct for conjunct in collected):
                 continue
-            found.append(schema)
+            collected.append(schema)
             target = resolve_pointer(schema.get("$ref"), self._root)
             inside = [] if target is None else [target[1]]
             pending = [*inside, *schema.get("allOf", ()), *pending]
@@ -131,7 +131,7 @@ class ValueGenerator:
                 if "if" in schema:
                     then = [schema["if"], schema.get("then", True)]
                     later.append([[schema.get("else", True)], then])
-        return found
+        return collected
 
     def value(self, draw: st.DrawFn, schemas: Sequence[Any], depth: int = 0) -> Any:
         """Draw a value that often satisfies all of the schemas."""
@@ -143,7 +143,9 @@ class ValueGenerator:
                 return canonical(draw(st.sampled_from(conjunct["enum"])))
         kinds = _types(conjuncts)
         if kinds is None:
-            implied = [_IMPLIED_TYPES[key] for one in conjuncts for key in one if key in _IMPLIED_TYPES]
+            implied = [
+                _IMPLIED_TYPES[key] for conjunct in conjuncts for key in conjunct if key in _IMPLIED_TYPES
+            ]
             if not implied:
                 return draw(_ANYTHING)
             kinds = list(dict.fromkeys(implied))
@@ -165,34 +167,36 @@ class ValueGenerator:
 
     def items(self, conjuncts: Sequence[Mapping[str, Any]], index: int) -> list[Any]:
         """Return the schemas of the item at `index`."""
-        found = []
+        schemas = []
         for conjunct in conjuncts:
             rest = conjunct.get("items", True)
             prefix = conjunct.get("prefixItems", ())
             if isinstance(rest, list):
                 prefix, rest = rest, conjunct.get("additionalItems", True)
-            found.append(prefix[index] if index < len(prefix) else rest)
-        return found
+            schemas.append(prefix[index] if index < len(prefix) else rest)
+        return schemas
 
     def _array(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> list[Any]:
         low = max((conjunct.get("minItems", 0) for conjunct in conjuncts), default=0)
         low = max(low, *(1 for conjunct in conjuncts if "contains" in conjunct), 0)
-        high = min((one["maxItems"] for one in conjuncts if "maxItems" in one), default=low + _MANY)
+        high = min(
+            (conjunct["maxItems"] for conjunct in conjuncts if "maxItems" in conjunct), default=low + _MANY
+        )
         tuples = [conjunct.get("prefixItems", ()) for conjunct in conjuncts]
         if any(self.items(conjuncts, len(max(tuples, key=len)))[i] is False for i in range(len(conjuncts))):
             high = min(high, max(map(len, tuples)))
         assume(low <= high)
-        found: list[Any] = []
-        while len(found) < low or (
-            len(found) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
+        items: list[Any] = []
+        while len(items) < low or (
+            len(items) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
         ):
-            asked = [one["contains"] for one in conjuncts if "contains" in one and not found]
-            found.append(self.value(draw, [*self.items(conjuncts, len(found)), *asked], depth + 1))
-        return found
+            asked = [conjunct["contains"] for conjunct in conjuncts if "contains" in conjunct and not items]
+            items.append(self.value(draw, [*self.items(conjuncts, len(items)), *asked], depth + 1))
+        return items
 
     def property(self, conjuncts: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
         """Return the schemas of the property `name`."""
-        found = []
+        schemas = []
         for conjunct in conjuncts:
             own = [conjunct["properties"][name]] if name in conjunct.get("properties", {}) else []
             own += [
@@ -200,33 +204,38 @@ class ValueGenerator:
                 for pattern, schema in conjunct.get("patternProperties", {}).items()
                 if _matches(pattern, name)
             ]
-            found += own or [conjunct.get("additionalProperties", True)]
-        return found
+            schemas += own or [conjunct.get("additionalProperties", True)]
+        return schemas
 
     @staticmethod
     def is_closed(conjuncts: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether undeclared properties are invalid."""
         return any(
-            False in (one.get("additionalProperties"), one.get("unevaluatedProperties")) for one in conjuncts
+            False in (conjunct.get("additionalProperties"), conjunct.get("unevaluatedProperties"))
+            for conjunct in conjuncts
         )
 
     def _object(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
-        declared = list(dict.fromkeys(name for one in conjuncts for name in one.get("properties", ())))
-        required = list(dict.fromkeys(name for one in conjuncts for name in one.get("required", ())))
-        given = {
+        declared = list(
+            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("properties", ()))
+        )
+        required = list(
+            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("required", ()))
+        )
+        present = {
             name: name in required or (depth < _DEPTH and draw(st.booleans()))
             for name in declared
             if not any(schema is False for schema in self.property(conjuncts, name))
         }
-        for group in (group for one in conjuncts for group in one.get("requires_one_of", ())):
-            if not any(given.get(name) for name in group):
-                given[draw(st.sampled_from(group))] = True
+        for group in (group for conjunct in conjuncts for group in conjunct.get("requires_one_of", ())):
+            if not any(present.get(name) for name in group):
+                present[draw(st.sampled_from(group))] = True
         for conjunct in conjuncts:
             for name, needed in conjunct.get("dependentRequired", {}).items():
-                if given.get(name):
-                    given |= dict.fromkeys(needed, True)
-        names = [name for name in declared if given.get(name)]
-        names += [name for name in (*required, *given) if name not in declared and name not in names]
+                if present.get(name):
+                    present |= dict.fromkeys(needed, True)
+        names = [name for name in declared if present.get(name)]
+        names += [name for name in (*required, *present) if name not in declared and name not in names]
         least = max((conjunct.get("minProperties", 0) for conjunct in conjuncts), default=0)
         if not self.is_closed(conjuncts) and depth < _DEPTH:
             more = draw(st.lists(_KEYS, max_size=2, min_size=min(2, max(0, least - len(names))), unique=True))
@@ -266,7 +275,7 @@ _IMPLIED_TYPES = {
 def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:
     lows: list[Any] = []
     highs: list[Any] = []
-    divisors = [Fraction(str(one["multipleOf"])) for one in conjuncts if "multipleOf" in one]
+    divisors = [Fraction(str(conjunct["multipleOf"])) for conjunct in conjuncts if "multipleOf" in conjunct]
     for conjunct in conjuncts:
         for ends, keywords in (
             (lows, ("minimum", "exclusiveMinimum")),
@@ -295,7 +304,7 @@ def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.Searc
 
 def _strings(conjuncts: Sequence[Mapping[str, Any]]) -> st.SearchStrategy[str]:
     low = max((conjunct.get("minLength", 0) for conjunct in conjuncts), default=0)
-    high = min((one["maxLength"] for one in conjuncts if "maxLength" in one), default=low + 8)
+    high = min((conjunct["maxLength"] for conjunct in conjuncts if "maxLength" in conjunct), default=low + 8)
     patterns = [conjunct["pattern"] for conjunct in conjuncts if "pattern" in conjunct]
     formats = [conjunct["format"] for conjunct in conjuncts if conjunct.get("format") in SAMPLES]
     if patterns:
@@ -308,10 +317,10 @@ def _matching(pattern: str) -> st.SearchStrategy[str]:
     """Return strings that match a pattern. To build the strategy takes longer than to draw from it."""
     try:
         # For ASCII without line ends, ECMA-262 and Python agree on classes and anchors.
-        found = st.from_regex(re.compile(pattern, re.ASCII), alphabet=st.characters(min_codepoint=0x20))
+        texts = st.from_regex(re.compile(pattern, re.ASCII), alphabet=st.characters(min_codepoint=0x20))
     except re.error:
         return _TEXT
-    return found.filter(lambda text: not re.search("[\r\n\u2028\u2029\x85]", text))
+    return texts.filter(lambda text: not re.search("[\r\n\u2028\u2029\x85]", text))
 
 
 @lru_cache(maxsize=256)

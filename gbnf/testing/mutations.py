@@ -88,7 +88,6 @@ def near_misses_of(draw: st.DrawFn, of: Subject) -> NearMiss:
 def _mutations_of(of: Subject, value: Any) -> Iterator[_Mutation]:
     if isinstance(of, SchemaSubject):
         yield from _mutations(of.generator(), [of.schema], value, ())
-    if not isinstance(of, PoolSubject):
         return
     name, arguments = value["name"], value["arguments"]
     schema = of.offered[name]
@@ -98,12 +97,12 @@ def _mutations_of(of: Subject, value: Any) -> Iterator[_Mutation]:
         for mutation in _mutations(of.generator(name), [schema], arguments, ("arguments",))
         if mutation.path != ("arguments",) or mutation.broken == "type"
     )
-    tool = next(one for one in of.tools if one.name == name)
+    tool = next(candidate for candidate in of.tools if candidate.name == name)
     yield _Mutation("unknown_tool", ("name",), name + "_x")
     yield _Mutation("missing", ("arguments",), _REMOVED)
     for group in schema.get("requires_one_of", ()):
-        left = {key: item for key, item in arguments.items() if key not in group}
-        yield _Mutation("none_of_group", ("arguments",), left)
+        others = {key: item for key, item in arguments.items() if key not in group}
+        yield _Mutation("none_of_group", ("arguments",), others)
     for reference in references.keys() & arguments.keys():
         yield _Mutation("unknown_step", ("arguments", reference), max(of.steps) + 1)
     for hidden in sorted(tool.runtime_resolved):

@@ -58,9 +58,9 @@ class Counterexample:
     broken: str = ""
 
     def __str__(self) -> str:
-        said = "; ".join(self.errors) or "valid"
-        found = "; ".join(map(str, self.findings)) or "none"
-        lines = [f"text: {self.text}", f"grammar: {self.engine}", f"validator: {said}", f"findings: {found}"]
+        fault = "; ".join(self.errors) or "valid"
+        notes = "; ".join(map(str, self.findings)) or "none"
+        lines = [f"text: {self.text}", f"grammar: {self.engine}", f"validator: {fault}", f"findings: {notes}"]
         return "\n".join([*([f"broken: {self.broken}"] if self.broken else []), *lines])
 
 
@@ -88,11 +88,11 @@ def assert_sound(
     refused. `of`: what the grammar was compiled from, a schema or tools, with `FINAL_ANSWER` and `ASK_USER`
     if the grammar has them. `steps` and `closed` as for the compiler. `accepts`: None for gbnf's own matcher.
     """
-    found = find_unsound(
+    counterexample = find_unsound(
         grammar, subject(of, steps=steps, closed=closed), accepts=accepts, examples=examples, seed=seed
     )
-    if found is not None:
-        raise LawBrokenError(found)
+    if counterexample is not None:
+        raise LawBrokenError(counterexample)
 
 
 def assert_complete(
@@ -111,7 +111,7 @@ def assert_complete(
 
     `whitespace` and `property_order` as for the compiler.
     """
-    found = find_incomplete(
+    counterexample = find_incomplete(
         grammar,
         subject(of, steps=steps, closed=closed),
         accepts=accepts,
@@ -120,8 +120,8 @@ def assert_complete(
         examples=examples,
         seed=seed,
     )
-    if found is not None:
-        raise LawBrokenError(found)
+    if counterexample is not None:
+        raise LawBrokenError(counterexample)
 
 
 def find_unsound(
@@ -174,7 +174,7 @@ def find_incomplete(
         for spelling in SPELLINGS[whitespace]:
             text = spelling(value)
             if not accepted(text):
-                findings = tuple(one for one in grammar.report if of.concerns(one, value))
+                findings = tuple(finding for finding in grammar.report if of.concerns(finding, value))
                 return Counterexample("complete", text, value, "refused", (), findings)
         return None
 
@@ -191,8 +191,8 @@ def _unexplained(
 ) -> Counterexample | None:
     """Return a counterexample if an accepted value is invalid and no finding explains it."""
     errors = of.errors(value)
-    findings = tuple(one for one in grammar.report if of.concerns(one, value))
-    if not errors or any(one.kind == "unenforced" for one in findings):
+    findings = tuple(finding for finding in grammar.report if of.concerns(finding, value))
+    if not errors or any(finding.kind == "unenforced" for finding in findings):
         return None
     return Counterexample("sound", text, value, "accepted", errors, findings, broken)
 
@@ -212,13 +212,13 @@ def sample(grammar: Grammar, count: int, *, seed: int = 0) -> list[str]:
 
     There are fewer if it has, or if more are hard to find. Raises GrammarError as `derivations` does.
     """
-    strategy, found = derivations(grammar), dict[str, None]()
+    strategy, texts = derivations(grammar), dict[str, None]()
     for attempt in range(_ATTEMPTS):
-        if len(found) < count:
+        if len(texts) < count:
             _smallest(
-                strategy, lambda text: found.update({text: None}), count, seed * _ATTEMPTS + attempt, None
+                strategy, lambda text: texts.update({text: None}), count, seed * _ATTEMPTS + attempt, None
             )
-    return list(found)[:count]
+    return list(texts)[:count]
 
 
 class _BrokenError(GbnfError):  # carries a result through Hypothesis
@@ -255,9 +255,9 @@ def _smallest(
     def law(example: _T) -> None:
         if progress is not None:
             progress()
-        found = check(example)
-        if found is not None:
-            raise _BrokenError(found)
+        counterexample = check(example)
+        if counterexample is not None:
+            raise _BrokenError(counterexample)
 
     try:
         law()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -26,19 +26,6 @@ from gbnf.tools.tool import offered_args
 Schema: TypeAlias = Mapping[str, Any] | bool
 ToolsOrSchema: TypeAlias = Sequence[Tool] | Schema
 """Tools, whose values are calls, or a JSON Schema."""
-
-
-class Subject(Protocol):
-    """Values that a grammar should accept, and the errors of those that it should not."""
-
-    def valid(self) -> st.SearchStrategy[Any]:
-        """Return valid values, keys in declared order."""
-
-    def errors(self, value: Any) -> tuple[str, ...]:
-        """Return the validator's errors, one line each; empty if the value is valid."""
-
-    def concerns(self, finding: Finding, value: Any) -> bool:
-        """Return whether a finding is about the part of the grammar that `value` belongs to."""
 
 
 def subject(of: ToolsOrSchema, *, steps: Sequence[int] = (), closed: bool | None = None) -> Subject:
@@ -66,7 +53,7 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
 
 @dataclass(frozen=True)
 class PoolSubject:
-    """Calls of tools."""
+    """Calls of tools, which a grammar should accept if they are valid."""
 
     tools: tuple[Tool, ...]
     steps: tuple[int, ...] = ()
@@ -97,18 +84,18 @@ class PoolSubject:
 
     def references(self, tool: str) -> Mapping[str, str | None]:
         """Return the tool's step references: the argument, and the property that it fills."""
-        return next(one.step_references for one in self.tools if one.name == tool)
+        return next(candidate.step_references for candidate in self.tools if candidate.name == tool)
 
     def generator(self, tool: str) -> ValueGenerator:
         """Return the generator of a tool's arguments."""
         return ValueGenerator(self.offered[tool])
 
     def valid(self) -> st.SearchStrategy[Any]:
-        """Return valid values."""
+        """Return valid values, keys in declared order."""
         return _valid_calls(self)
 
     def errors(self, value: Any) -> tuple[str, ...]:
-        """Return the validator's errors."""
+        """Return the validator's errors, one line each; empty if the value is valid."""
         return validate_call(value, self.tools, steps=self.steps, closed=self.closed).errors
 
     def concerns(self, finding: Finding, value: Any) -> bool:
@@ -128,7 +115,7 @@ def _valid_calls(draw: st.DrawFn, pool: PoolSubject) -> Any:
 
 
 class SchemaSubject:
-    """The values of one schema."""
+    """The values of one schema, which a grammar should accept if they are valid."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -159,6 +146,10 @@ class SchemaSubject:
         """Return True: there is only one schema."""
         del finding, value
         return True
+
+
+Subject: TypeAlias = PoolSubject | SchemaSubject
+"""Values that a grammar should accept, and the errors of those that it should not."""
 
 
 @st.composite

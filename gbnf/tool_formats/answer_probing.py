@@ -27,6 +27,7 @@ from gbnf.tool_formats.probing import (
     Message,
     Prober,
     call_id,
+    first_of,
     without_reasoning,
 )
 from gbnf.tool_formats.sandbox import RefusedError
@@ -63,13 +64,13 @@ class AnswerProber:
     @cached_property
     def ends(self) -> tuple[str, ...]:
         """The texts that end an answer."""
-        found = []
-        known = [text for text in self._eos if self.reasoning is None or text not in self.reasoning.end]
+        texts = []
+        endings = [text for text in self._eos if self.reasoning is None or text not in self.reasoning.end]
         for after in (self._after_call, self.after_text):
-            at = first_of(after, known)
-            if at is not None:
-                found.append(next(text for text in known if after.startswith(text, at)))
-        return tuple(dict.fromkeys(found)) or tuple(filter(None, [self._shared_end()]))
+            start = first_of(after, endings)
+            if start is not None:
+                texts.append(next(text for text in endings if after.startswith(text, start)))
+        return tuple(dict.fromkeys(texts)) or tuple(filter(None, [self._shared_end()]))
 
     @cached_property
     def _after_call(self) -> str:
@@ -104,21 +105,16 @@ class AnswerProber:
         """Split what follows the last call's arguments into what belongs to the answer, and the rest."""
         text = text_of(after)
         answer = self._without_epilogue(text)
-        at = first_of(answer, self.ends)
-        limit = len(answer) if at is None else at
-        kept: list[Part] = []
+        end = first_of(answer, self.ends)
+        limit = len(answer) if end is None else end
+        pieces: list[Part] = []
         length = 0
         for piece in after:
             length += len(text_of([piece]))
             if length > limit:
                 break
-            kept.append(piece)
-        return tuple(kept), text[limit:]
-
-
-def first_of(text: str, ends: Sequence[str]) -> int | None:
-    """Return where the first of these texts begins, None if there is none."""
-    return min((at for end in ends if (at := text.find(end)) >= 0), default=None)
+            pieces.append(piece)
+        return tuple(pieces), text[limit:]
 
 
 _KNOWN_REASONING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
@@ -138,20 +134,20 @@ def detect_reasoning(prober: Prober) -> Reasoning | None:
         return None
     begin, end = written
     ends = [prober.prompt(reasoning=reasoning).rpartition(QUERY)[2] for reasoning in (True, False)]
-    prompts = [
+    asked, direct = (
         opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
-    ]
-    states = ["closed" if end in text else "open" if begin in text else "none" for text in prompts]
+    )
+    is_open = begin in asked and end not in asked
     common = ends[0].rstrip().removesuffix(begin)
     omitted = ends[1].removeprefix(common).strip() if ends[1].startswith(common) else ""
+    is_named = begin in direct or end in direct
     return Reasoning(
         begin,
         end,
-        prompt="open" if states[0] == "open" else "none",
-        direct_prompt=states[1],  # type: ignore[arg-type]  # the three states
+        prompt="open" if is_open else "none",
         closing=closing or f"\n{end}\n\n",
         repeats=bool(openings[1].strip()) and end.endswith(openings[1].strip()),
-        omitted=omitted if states == ["open", "none"] and closing.endswith(omitted) else "",
+        omitted=omitted if is_open and not is_named and closing.endswith(omitted) else "",
     )
 
 
@@ -200,8 +196,8 @@ def _exact_closing(prober: Prober, after: str) -> str:
     for _, _, rest in _around_reasoning(prober, prober.assistant(text=TEXT, reasoning=REASON)):
         pieces, text = split_pieces(after), split_pieces(rest.partition(TEXT)[0])
         return "".join(map(str, pieces[: common_prefix(pieces, text)]))
-    found = CONTROL_TEXT.search(after)
-    return after[: found.end()] if found else ""
+    tag = CONTROL_TEXT.search(after)
+    return after[: tag.end()] if tag else ""
 
 
 def _beginning_in(text: str, *others: str) -> str:
@@ -236,8 +232,8 @@ def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
 def _tags_in(prompts: Sequence[str]) -> tuple[str, str] | None:
     """Return the reasoning tags with which a prompt ends."""
     for prompt in prompts:
-        found = re.search(r"<(/?)([^<>/\s]+)>|\[(/?)([A-Z]+)\]", prompt)
-        if found:
-            name = found[2] or found[4]
-            return (f"<{name}>", f"</{name}>") if found[2] else (f"[{name}]", f"[/{name}]")
+        tag = re.search(r"<(/?)([^<>/\s]+)>|\[(/?)([A-Z]+)\]", prompt)
+        if tag:
+            name = tag[2] or tag[4]
+            return (f"<{name}>", f"</{name}>") if tag[2] else (f"[{name}]", f"[/{name}]")
     return None

@@ -105,7 +105,7 @@ class CallShape:
 @schema_cache(maxsize=64)
 def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
     """Return the shapes of the format's heads: its own, then the others that models write."""
-    found: dict[tuple[str, tuple[str | Blank, ...]], list[tuple[str | Blank, ...]]] = {}
+    shapes: dict[tuple[str, tuple[str | Blank, ...]], list[tuple[str | Blank, ...]]] = {}
     arguments = form.arguments
     opening = ('"' if arguments.quoted else "{") if isinstance(arguments, JsonArguments) else arguments.begin
     for head in (form.head, *form.other_heads):
@@ -117,8 +117,8 @@ def call_shapes(form: FormatFields) -> tuple[CallShape, ...]:
             if isinstance(part, Blank) and part.kind in ("name", "arguments")
         )
         start = "".join(part for part in parts[:first] if isinstance(part, str))
-        found.setdefault((start, tuple(parts[last + 1 :])), []).append(tuple(parts[first : last + 1]))
-    return tuple(CallShape(start, tuple(bound), tail) for (start, tail), bound in found.items())
+        shapes.setdefault((start, tuple(parts[last + 1 :])), []).append(tuple(parts[first : last + 1]))
+    return tuple(CallShape(start, tuple(bound), tail) for (start, tail), bound in shapes.items())
 
 
 def _blanks(parts: Sequence[Part], after: str) -> Iterator[str | Blank]:
@@ -212,15 +212,15 @@ class Opening:
 @schema_cache(maxsize=64)
 def openings(form: FormatFields) -> tuple[Opening, ...]:
     """Return the ways in which the calls of an answer begin."""
-    found: dict[str, list[tuple[int, str]]] = {}
+    heads_of: dict[str, list[tuple[int, str]]] = {}
     for index, shape in enumerate(call_shapes(form)):
         fixed = form.begin + shape.start
-        at = fixed.find(form.marker) if form.marker else -1
-        length = len(fixed) if at < 0 else at + len(form.marker)
-        found.setdefault(fixed[:length], []).append((index, fixed[length:]))
-    if len(found) > len(_PLACEHOLDERS):
-        raise GrammarError(f"calls begin in {len(found)} ways, more than {len(_PLACEHOLDERS)}")
-    return tuple(Opening(text, tuple(heads)) for text, heads in found.items())
+        start = fixed.find(form.marker) if form.marker else -1
+        length = len(fixed) if start < 0 else start + len(form.marker)
+        heads_of.setdefault(fixed[:length], []).append((index, fixed[length:]))
+    if len(heads_of) > len(_PLACEHOLDERS):
+        raise GrammarError(f"calls begin in {len(heads_of)} ways, more than {len(_PLACEHOLDERS)}")
+    return tuple(Opening(text, tuple(heads)) for text, heads in heads_of.items())
 
 
 def is_quoted(form: FormatFields) -> bool:
@@ -286,7 +286,7 @@ def _body(form: FormatFields, content: Content, any_char: str) -> Dfa:
     begin, end = form.text.begin.lstrip(), form.text.end.strip()
     begins = [begin, *form.text.other_begins]
     if content == "given":
-        opened = (_lead(form.text.begin, before) + re.escape(each) for each in begins)
+        opened = (_lead(form.text.begin, before) + re.escape(opener) for opener in begins)
         return _whole(_any(opened) + _PLACEHOLDERS[0])
     if not (begin or all(text.strip() for text, _ in marks)):
         raise GrammarError("no text begins the calls of this format, so that text could be told from calls")
@@ -345,7 +345,7 @@ def _clear(patterns: Iterable[str]) -> str:
 def _lead(text: str, before: Iterable[str]) -> str:
     """Return the whitespace before `text`: a little, or its own after the trailing one of what is before."""
     own = text[: len(text) - len(text.lstrip())]
-    return _any([_FEW_SPACES, *(re.escape(one[len(one.rstrip()) :] + own) for one in before)])
+    return _any([_FEW_SPACES, *(re.escape(other[len(other.rstrip()) :] + own) for other in before)])
 
 
 def _any(patterns: Iterable[str]) -> str:

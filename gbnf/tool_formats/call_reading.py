@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from gbnf.calls.parsing.results import RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.compiler.notations import ElementArguments
 from gbnf.schema.locations import Location
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, json_of, parse_json
 from gbnf.tool_formats import text_calls
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
 from gbnf.tool_formats.delimiters import format_delimiters
@@ -76,7 +75,7 @@ class TextCallReader:
                 break
             if name not in self._offered:
                 break
-            is_call, cursor.at, index = True, head.end(), len(self.calls)
+            is_call, cursor.position, index = True, head.end(), len(self.calls)
             call = WrittenCall(f"call_{index + 1}", name, note=text_calls.NOTE)
             self.calls.append(call)
             self._emit(CallStarted(index, call.id, name))
@@ -96,7 +95,7 @@ class TextCallReader:
         """Add a call that is read already; return its deltas."""
         index = len(self.calls)
         self.calls.append(WrittenCall(call.id, call.name, not call.truncated, note=text_calls.NOTE))
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        arguments = json_of(call.arguments)
         return call_deltas(index, call.id, call.name, arguments, ended=not call.truncated)
 
     def _take(self, index: int, piece: str) -> None:
@@ -128,7 +127,7 @@ class CallReader(TextCallReader):
         head = yield from self._head()
         if head is None:
             return self._cursor.ended and self._begun()
-        self._cursor.at = head.end()
+        self._cursor.position = head.end()
         while head is not None:
             yield from self._call(head)
             yield from self._cursor.skip_space()
@@ -151,13 +150,13 @@ class CallReader(TextCallReader):
 
     def _begun(self) -> bool:
         """Take a head that the end of the text interrupts after its name, and return whether there is one."""
-        rest = self._cursor.text[self._cursor.at :]
+        rest = self._cursor.text[self._cursor.position :]
         head = self._delimiters.calls.any.fullmatch(rest, partial=True)
         if head is None or not head.groupdict().get("name"):
             return False
         call, _ = self._start(head)
         self._emit(CallStarted(len(self.calls) - 1, call.id, call.name))
-        self._cursor.at = len(self._cursor.text)
+        self._cursor.position = len(self._cursor.text)
         return True
 
     def _call(self, head: regex.Match[str]) -> Steps[None]:
@@ -207,7 +206,7 @@ class CallReader(TextCallReader):
 
     def _quoted(self, take: Take) -> Steps[None]:
         """Read the arguments as a JSON string that contains their text."""
-        self._cursor.at += 1
+        self._cursor.position += 1
         text = ['"']
         yield from read_string(self._cursor, text.append)
         try:
@@ -219,15 +218,15 @@ class CallReader(TextCallReader):
         """Read arguments that are missing, or null."""
         text: list[str] = []
         end = yield from self._cursor.until(_SCALAR_END, text.append)
-        given = "".join(text)
-        if end is None and (given or self._cursor.truncated):
+        scalar = "".join(text)
+        if end is None and (scalar or self._cursor.truncated):
             raise EndOfTextError
         yield from self._cursor.skip_space()
         following = yield from self._cursor.peek()
-        if given not in ("", "null") or (
+        if scalar not in ("", "null") or (
             following and (yield from self._cursor.match(self._follows, read=False)) is None
         ):
-            raise UnreadableError(f"the arguments must be an object, not {given or following!r:.40}")
+            raise UnreadableError(f"the arguments must be an object, not {scalar or following!r:.40}")
         take("{}")
 
     def _tail(self, call: WrittenCall) -> Steps[None]:
@@ -256,8 +255,8 @@ class CallReader(TextCallReader):
         if not self._delimiters.tail.patterns:
             call.ended = True
             return True
-        found = yield from self._cursor.match(self._delimiters.tail)
-        if found is not None:
+        tail = yield from self._cursor.match(self._delimiters.tail)
+        if tail is not None:
             call.ended = True
-            call.id = found.groupdict().get("id") or call.id
+            call.id = tail.groupdict().get("id") or call.id
         return call.ended

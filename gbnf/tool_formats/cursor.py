@@ -47,7 +47,7 @@ class Delimiters:
 
     def __init__(self, patterns: Iterable[str], final: Iterable[str] = ()) -> None:
         self.patterns = tuple(dict.fromkeys(pattern for pattern in patterns if pattern))
-        self.any = regex.compile("|".join(f"(?:{each})" for each in self.patterns) or "(?!)", regex.DOTALL)
+        self.any = regex.compile("|".join(f"(?:{text})" for text in self.patterns) or "(?!)", regex.DOTALL)
         wide = max((pattern.replace(SPACE, " " * SPACES) for pattern in self.patterns), key=len, default="")
         self.final: Delimiters = Delimiters([*self.patterns, *final]) if final else self
         self.reach = len(wide)
@@ -58,16 +58,16 @@ class Delimiters:
         """The alternatives."""
         return tuple(regex.compile(pattern, regex.DOTALL) for pattern in self.patterns)
 
-    def longest(self, text: str, at: int, *, ended: bool) -> regex.Match[str] | bool | None:
+    def longest(self, text: str, position: int, *, ended: bool) -> regex.Match[str] | bool | None:
         """Return the longest match at a place, None without one; True if it needs more text."""
         best: regex.Match[str] | None = None
         for pattern in self.each:
-            found = pattern.match(text, at, partial=not ended)
-            if found is None:
+            match = pattern.match(text, position, partial=not ended)
+            if match is None:
                 continue
-            if found.partial:
+            if match.partial:
                 return True
-            best = found if best is None or found.end() > best.end() else best
+            best = match if best is None or match.end() > best.end() else best
         return best
 
 
@@ -94,51 +94,51 @@ class Stripped:
 
 
 class AnswerCursor:
-    """The characters that are not yet read: `text` from `at` on.
+    """The characters that are not yet read: `text` from `position` on.
 
     `ended`: no more will come. `truncated`: a token limit ended them.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        self.at = 0
+        self.position = 0
         self.ended = False
         self.truncated = False
 
     def feed(self, chunk: str) -> None:
         """Append characters."""
-        self.text = self.text[self.at :] + chunk
-        self.at = 0
+        self.text = self.text[self.position :] + chunk
+        self.position = 0
 
     def peek(self) -> Steps[str]:
         """Return the next character, "" at the end."""
-        while self.at == len(self.text) and not self.ended:
+        while self.position == len(self.text) and not self.ended:
             yield
-        return self.text[self.at : self.at + 1]
+        return self.text[self.position : self.position + 1]
 
     def skip_space(self) -> Steps[None]:
         """Read whitespace."""
         while (yield from self.peek()).isspace():
-            self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # it matches anywhere
+            self.position = _BLANK.match(self.text, self.position).end()  # type: ignore[union-attr]  # it matches anywhere
 
     def skip_exactly(self, literal: str) -> Steps[bool]:
         """Read a literal if it comes next, and return whether it does."""
-        end = self.at + len(literal)
-        while end > len(self.text) and not self.ended and literal.startswith(self.text[self.at :]):
+        end = self.position + len(literal)
+        while end > len(self.text) and not self.ended and literal.startswith(self.text[self.position :]):
             yield
-            end = self.at + len(literal)
-        found = bool(literal) and self.text.startswith(literal, self.at)
-        self.at += len(literal) if found else 0
-        return found
+            end = self.position + len(literal)
+        comes_next = bool(literal) and self.text.startswith(literal, self.position)
+        self.position += len(literal) if comes_next else 0
+        return comes_next
 
     def match(self, delimiters: Delimiters, *, read: bool = True) -> Steps[regex.Match[str] | None]:
         """Return the delimiter that comes next, None for other text. Reads it if `read`."""
-        while (found := delimiters.longest(self.text, self.at, ended=self.ended)) is True:
+        while (match_here := delimiters.longest(self.text, self.position, ended=self.ended)) is True:
             yield
-        assert not isinstance(found, bool)
-        if found is not None and read:
-            self.at = found.end()
-        return found
+        assert not isinstance(match_here, bool)
+        if match_here is not None and read:
+            self.position = match_here.end()
+        return match_here
 
     def until(self, delimiters: Delimiters, take: Take) -> Steps[regex.Match[str] | None]:
         """Take text up to a delimiter, and return its match without reading it; None at the end.
@@ -146,24 +146,24 @@ class AnswerCursor:
         Text that may begin a delimiter is taken only when it does not.
         """
         while True:
-            start, found = self._first(delimiters)
-            if start > self.at:
-                take(self.text[self.at : start])
-                self.at = start
-            if found is not None or self.ended:
-                return found
+            start, match = self._first(delimiters)
+            if start > self.position:
+                take(self.text[self.position : start])
+                self.position = start
+            if match is not None or self.ended:
+                return match
             yield
 
     def _first(self, delimiters: Delimiters) -> tuple[int, regex.Match[str] | None]:
         """Return where the first match starts, and the match; None if more text may complete or extend it."""
         delimiters = delimiters.final if self.ended else delimiters
-        found = delimiters.any.search(self.text, self.at, partial=not self.ended)
-        if found is None:
+        first = delimiters.any.search(self.text, self.position, partial=not self.ended)
+        if first is None:
             return len(self.text), None
-        if found.partial:
-            return found.start(), None
-        for start in range(max(self.at, len(self.text) - delimiters.reach + 1), found.start()):
+        if first.partial:
+            return first.start(), None
+        for start in range(max(self.position, len(self.text) - delimiters.reach + 1), first.start()):
             if delimiters.longest(self.text, start, ended=self.ended) is True:
                 return start, None
-        longest = delimiters.longest(self.text, found.start(), ended=self.ended)
-        return found.start(), None if longest is True else longest or None
+        longest = delimiters.longest(self.text, first.start(), ended=self.ended)
+        return first.start(), None if longest is True else longest or None

@@ -85,12 +85,12 @@ class FormatDelimiters:
         tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
         self.tail, self.end = Delimiters(tails), Delimiters([lenient(of.end.strip(), json=json)])
         reasoning = [] if of.reasoning is None else [of.reasoning]
-        self.reasoning_begin = Delimiters(lenient(each.begin.strip()) for each in reasoning)
-        self.reasoning_end = Delimiters(lenient(each.end.strip()) for each in reasoning)
-        self.omitted = Delimiters(lenient(each.omitted) for each in reasoning)
+        self.reasoning_begin = Delimiters(lenient(tags.begin.strip()) for tags in reasoning)
+        self.reasoning_end = Delimiters(lenient(tags.end.strip()) for tags in reasoning)
+        self.omitted = Delimiters(lenient(tags.omitted) for tags in reasoning)
         between = [] if of.separator is None or json else [of.separator]
         ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
-        ends += [each.end for each in reasoning]
+        ends += [tags.end for tags in reasoning]
         self.soft = Delimiters(lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1)
         text_begins = (of.text.begin, *of.text.other_begins)
         self.text_begin = Delimiters(lenient(f" {begin.strip()}") for begin in text_begins if begin.strip())
@@ -101,7 +101,9 @@ class FormatDelimiters:
         openings += [_first_literal(head) for head in bare]
         opening = [lenient(literal.strip(), json=json) for literal in openings]
         others = (self.reasoning_begin, self.soft, self.value_ends)
-        self.in_text = Delimiters([*opening, *(pattern for each in others for pattern in each.patterns)])
+        self.in_text = Delimiters(
+            [*opening, *(pattern for delimiters in others for pattern in delimiters.patterns)]
+        )
         self.in_reasoning = Delimiters([*self.reasoning_end.patterns, *opening])
 
 
@@ -111,8 +113,8 @@ format_delimiters = schema_cache(maxsize=64)(FormatDelimiters)
 def _without_begin(begin: str, head: tuple[Part, ...]) -> list[tuple[Part, ...]]:
     """Return the heads that remain without the first tags, which models leave out: `<function=name>`."""
     first = head[0] if isinstance(head[0], str) else ""
-    found = (begin + first).split()
-    rest = [" ".join(found[count:]) for count in range(1, len(found))]
+    tags = (begin + first).split()
+    rest = [" ".join(tags[count:]) for count in range(1, len(tags))]
     rest += [first.strip()] if begin.strip() and first.strip() else []
     return [(literal, *head[1:]) for literal in dict.fromkeys(rest) if literal[0] in _TAG_BEGINS]
 
@@ -121,9 +123,9 @@ def _parts_of_tail(tail: Sequence[Part]) -> list[str]:
     """Return what is read as the end of a call, too: the first or the last of its words."""
     if len(tail) != 1 or not isinstance(tail[0], str):
         return []
-    found = tail[0].split()
-    counts = range(1, len(found))
-    return [" ".join(found[:count]) for count in counts] + [" ".join(found[count:]) for count in counts]
+    tags = tail[0].split()
+    counts = range(1, len(tags))
+    return [" ".join(tags[:count]) for count in counts] + [" ".join(tags[count:]) for count in counts]
 
 
 def _first_literal(parts: Sequence[Part]) -> str:

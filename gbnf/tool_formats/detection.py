@@ -19,7 +19,7 @@ from typing import Any
 
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.errors import ToolFormatError
-from gbnf.tool_formats.answer_probing import AnswerProber, first_of
+from gbnf.tool_formats.answer_probing import AnswerProber
 from gbnf.tool_formats.element_detection import ElementDetection
 from gbnf.tool_formats.format import JsonArguments, TextFormat
 from gbnf.tool_formats.pieces import (
@@ -41,6 +41,7 @@ from gbnf.tool_formats.probing import (
     call_id,
     element_spans,
     find_shape,
+    first_of,
     json_spans,
     whitespace_of,
 )
@@ -159,9 +160,9 @@ class _Detection:
     # Calls
 
     def _arguments_and_frame(self) -> tuple[JsonArguments | ElementArguments, _CallFrame]:
-        given = {KEYS[0]: TEXT, KEYS[1]: 4271}
-        answer = self._answers.with_calls([Call(NAMES[0], given)])
-        spans = json_spans(answer, [given])
+        values = {KEYS[0]: TEXT, KEYS[1]: 4271}
+        answer = self._answers.with_calls([Call(NAMES[0], values)])
+        spans = json_spans(answer, [values])
         if spans is None:
             elements = ElementDetection(self._answers.with_calls, self.notes).elements()
             frame = self._frame(element_spans, {KEYS[0]: TEXT})
@@ -172,19 +173,19 @@ class _Detection:
         (start, stop), quoted = spans[0][0], spans[1]
         text = answer[start:stop]
         written = json.loads(text) if quoted else text
-        frame = self._frame(lambda text, count: (json_spans(text, [given] * count) or [None])[0], given)
+        frame = self._frame(lambda text, count: (json_spans(text, [values] * count) or [None])[0], values)
         self._check_empty(quoted=quoted)
         if not quoted and "é" not in self._answers.with_calls([Call(NAMES[0], {KEYS[0]: "é"})]):
             self.notes.append("The template escapes characters beyond ASCII, which are expected as they are.")
-        return JsonArguments(whitespace_of(written, given), quoted), frame
+        return JsonArguments(whitespace_of(written, values), quoted), frame
 
-    def _frame(self, spans: Any, given: Mapping[str, Any]) -> _CallFrame:
-        one = self._pieces(1, spans, given)
-        first = one.index(_ARGUMENTS)
-        before, (after, turn_end) = one[:first], self._answers.cut(one[first + 1 :])
-        between = self._between(spans, given)
+    def _frame(self, spans: Any, arguments: Mapping[str, Any]) -> _CallFrame:
+        pieces = self._pieces(1, spans, arguments)
+        first = pieces.index(_ARGUMENTS)
+        before, (after, turn_end) = pieces[:first], self._answers.cut(pieces[first + 1 :])
+        between = self._between(spans, arguments)
         if between is None:
-            start = next((at for at, piece in enumerate(before) if not isinstance(piece, str)), 0)
+            start = next((index for index, piece in enumerate(before) if not isinstance(piece, str)), 0)
             space = leading_space(before[:start])
             return _CallFrame(before[:space], before[space:], after, None, (), turn_end)
         before = _with_same_index(before, between)
@@ -196,30 +197,30 @@ class _Detection:
             raise ToolFormatError("the template renders calls without the name of the tool")
         return _CallFrame(begin, head, tail, separator, end, turn_end)
 
-    def _pieces(self, count: int, spans: Any, given: Mapping[str, Any]) -> Pieces:
+    def _pieces(self, count: int, spans: Any, arguments: Mapping[str, Any]) -> Pieces:
         """Return the pieces of an answer with several calls, from its beginning."""
-        answer = self._answers.with_calls([Call(name, given) for name in NAMES[:count]])
+        answer = self._answers.with_calls([Call(name, arguments) for name in NAMES[:count]])
         slots = [(name, Placeholder("name")) for name in NAMES] + [
-            (call_id(at), Placeholder("id")) for at in range(count)
+            (call_id(index), Placeholder("id")) for index in range(count)
         ]
         slots.append((KEYS[0], Placeholder("key")))
         pieces: list[Part] = []
-        at = 0
-        found = spans(answer, count)
-        if found is None:
+        position = 0
+        places = spans(answer, count)
+        if places is None:
             raise RefusedError("the template renders no arguments that can be found again")
-        for start, stop in found:
-            pieces += [*split_pieces(answer[at:start], slots), _ARGUMENTS]
-            at = stop
-        return (*pieces, *split_pieces(answer[at:], slots))
+        for start, stop in places:
+            pieces += [*split_pieces(answer[position:start], slots), _ARGUMENTS]
+            position = stop
+        return (*pieces, *split_pieces(answer[position:], slots))
 
-    def _between(self, spans: Any, given: Mapping[str, Any]) -> Pieces | None:
+    def _between(self, spans: Any, arguments: Mapping[str, Any]) -> Pieces | None:
         """Return what stands between the arguments of two calls, None if an answer has one call."""
         try:
-            two, three = (self._pieces(count, spans, given) for count in (2, 3))
+            two, three = (self._pieces(count, spans, arguments) for count in (2, 3))
         except RefusedError:
             return None
-        bounds = [[at for at, piece in enumerate(pieces) if piece == _ARGUMENTS] for pieces in (two, three)]
+        bounds = [[i for i, piece in enumerate(pieces) if piece == _ARGUMENTS] for pieces in (two, three)]
         between = two[bounds[0][0] + 1 : bounds[0][1]]
         following = three[bounds[1][1] + 1 : bounds[1][2]]
         if any(end in "".join(map(str, between)) for end in self._answers.ends):
@@ -239,8 +240,8 @@ class _Detection:
 
     def _text(self, begin: str, prompted: str, marker: str) -> TextFormat:
         before, after = self._answers.before_text, self._answers.after_text
-        at = first_of(after, self._answers.ends)
-        after = after if at is None else after[:at]
+        end = first_of(after, self._answers.ends)
+        after = after if end is None else after[:end]
         text_begin = before if before.strip() else ""
         before_calls, reasoning = self._before_calls(before, begin), self._answers.reasoning
         if before_calls is not None:
@@ -259,13 +260,13 @@ class _Detection:
             alone = self._answers.with_calls([call])
         except RefusedError:
             return None
-        before, found, after = answer.partition(TEXT)
+        before, has_text, after = answer.partition(TEXT)
         # what both have from the calls' beginning on is the same text
         calls = alone[len(begin) :] if alone.startswith(begin) else alone.lstrip()
-        at = after.find(calls)
-        if not found or before.strip() != text_begin.strip() or at < 0:
+        start = after.find(calls)
+        if not has_text or before.strip() != text_begin.strip() or start < 0:
             return None
-        between = after[:at]
+        between = after[:start]
         if any(end in between for end in self._answers.ends):
             return None
         for ending in (begin, begin.lstrip()):
@@ -328,13 +329,11 @@ def _with_index(between: Pieces, following: Pieces) -> Pieces | None:
     if len(between) != len(following):
         return None
     pieces: list[Part] = []
-    for one, other in zip(between, following, strict=True):
-        if one == other:
-            pieces.append(one)
-        elif (
-            isinstance(one, str) and isinstance(other, str) and one.isdecimal() and other == str(int(one) + 1)
-        ):
-            pieces.append(Placeholder("index", int(one) - 1))
+    for piece, later in zip(between, following, strict=True):
+        if piece == later:
+            pieces.append(piece)
+        elif isinstance(piece, str) and piece.isdecimal() and later == str(int(piece) + 1):
+            pieces.append(Placeholder("index", int(piece) - 1))
         else:
             return None
     return tuple(pieces)

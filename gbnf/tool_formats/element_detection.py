@@ -19,6 +19,7 @@ from gbnf.compiler.notations import (
     ValueForms,
 )
 from gbnf.errors import ToolFormatError
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.pieces import (
     Pieces,
     Repeated,
@@ -47,7 +48,7 @@ _VALUES: dict[JsonType, Any] = {
     "object": {"zqna": "Zqone", "zqnb": True},
 }
 _WRITERS: tuple[tuple[Encoding, Callable[[Any], str]], ...] = (
-    ("json", partial(json.dumps, ensure_ascii=False)),
+    ("json", json_of),
     ("json", partial(json.dumps, ensure_ascii=False, separators=(",", ":"))),
     ("json", json.dumps),
     ("python", repr),
@@ -102,11 +103,11 @@ class ElementDetection:
     def _two_strings(self) -> tuple[Pieces, Pieces, Pieces, Pieces]:
         """Return what stands around the keys and values of a call with two strings."""
         text = self._call({KEYS[0]: _WORDS[0], KEYS[1]: _WORDS[1]})
-        opening, found, rest = text.partition("\1")
-        plain, also, rest = rest.partition(_WORDS[0])
-        between, more, rest = rest.partition(_NEXT)
-        again, last, closing = rest.partition(_WORDS[1])
-        if not (found and also and more and last) or again != plain:
+        opening, first_key, rest = text.partition("\1")
+        plain, first_value, rest = rest.partition(_WORDS[0])
+        between, second_key, rest = rest.partition(_NEXT)
+        again, second_value, closing = rest.partition(_WORDS[1])
+        if not (first_key and first_value and second_key and second_value) or again != plain:
             raise ToolFormatError("the template writes parameters in an unknown way")
         return _pieces(opening), _pieces(plain), _pieces(between), _pieces(closing)
 
@@ -148,9 +149,9 @@ class ElementDetection:
     def _core(self, value: Any) -> str | None:
         """Return what stands between a key and the end of its element, None if the key is not written."""
         text = self._call({KEYS[0]: value, KEYS[1]: _WORDS[1]})
-        _, found, rest = text.partition("\1")
-        core, more, _ = rest.partition(_NEXT)
-        if not found or not more or not core.endswith(self._follow):
+        _, has_key, rest = text.partition("\1")
+        core, has_next, _ = rest.partition(_NEXT)
+        if not has_key or not has_next or not core.endswith(self._follow):
             return None
         return core[: len(core) - len(self._follow)]
 
@@ -177,12 +178,12 @@ class ElementDetection:
             if written in core and _ODD_TEXT not in core and write(_WORDS[0]) in plain:
                 before, _, after = plain.partition(write(_WORDS[0]))
                 return (ValueForm(encoding, _parts(before), _parts(after)),)
-        before, found, after = core.partition(_ODD_TEXT)
+        before, is_verbatim, after = core.partition(_ODD_TEXT)
         trimmed = f" {_WORDS[0]} " not in (self._core(f" {_WORDS[0]} ") or "")
         if trimmed:
             self._notes.append("The template removes whitespace around strings.")
         first = ValueForm("raw", self._string.before, self._string.after, trimmed)
-        if not found:
+        if not is_verbatim:
             self._notes.append("The template changes special characters of strings.")
             return (first,)
         other = ValueForm("raw", _parts(before), _parts(after), trimmed)

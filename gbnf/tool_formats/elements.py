@@ -9,7 +9,6 @@ twice, the text may end with its own tag.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import regex
 from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.locations import Location
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
@@ -136,7 +136,7 @@ class ElementReader:
             if key is not None and key not in location.names and _ODD_KEY.search(key):
                 self.problem = f"the name {key[:80]!r} may be part of a value"
             begin = ", " if count else members.brackets[0]
-            take(begin if key is None else f"{begin}{json.dumps(key, ensure_ascii=False)}: ")
+            take(begin if key is None else f"{begin}{json_of(key)}: ")
             inner = location.item(count) if key is None else location.property(key)
             self._declared = None if depth else frozenset(location.names)
             yield from self._value(group, _Place(key or "", inner, follow, depth), take)
@@ -185,13 +185,13 @@ class ElementReader:
 
             def take_text(piece: str) -> None:
                 texts.append(piece)
-                take(json.dumps(piece, ensure_ascii=False)[1:-1])
+                take(json_of(piece)[1:-1])
 
             sink = Stripped(take_text) if raw is not None and raw.trimmed else take_text
             yield from self._text(end, raw, key, sink)
             take('"')
-            given = "".join(texts)
-            if raw.after == ("'",) and len(given) > 3 and given[:2] == given[-2:] == "''":
+            content = "".join(texts)
+            if raw.after == ("'",) and len(content) > 3 and content[:2] == content[-2:] == "''":
                 self.problem = f"the value of {key[:80]!r} has three quotes: write one"
         else:
             text: list[str] = []
@@ -201,18 +201,18 @@ class ElementReader:
                 yield from read_literal(
                     self._cursor, text.append, end, inside=any(joined(a, key=key) for a in afters)
                 )
-            given = "".join(text)
-            given = given.strip() if raw is not None and raw.trimmed else given
+            content = "".join(text)
+            content = content.strip() if raw is not None and raw.trimmed else content
             without_items = [
                 empty for kind, empty in _EMPTY if kind in forms and forms[kind].encoding == "nested"
             ]
-            written = json_of_raw(given, types, quoted=raw is None)
-            take(without_items[0] if not given and without_items else written)
+            written = json_of_raw(content, types, quoted=raw is None)
+            take(without_items[0] if not content and without_items else written)
             if written[0] != '"':
                 self.problem = problem
-            elif raw is None and given[:1] != '"' and self._marks.any.search(given):
+            elif raw is None and content[:1] != '"' and self._marks.any.search(content):
                 self.problem = f"the text of {key[:80]!r} has an end, but no beginning"
-            elif raw is None and written == json.dumps(given, ensure_ascii=False) and _CODE.match(given):
+            elif raw is None and written == json_of(content) and _CODE.match(content):
                 self.problem = f"the value of {key[:80]!r} is code: write a text in quotes"
         are_tags = all(pattern.startswith("<") for pattern in ends.patterns)
         # models also write the tag at the end twice
@@ -250,8 +250,10 @@ class ElementReader:
             (rf"{before_key}(?:{names})(?![\w.-])",) if names else (),
             (f"{before_key}(?!/)",),
         )
-        ends = [_value_end(frozenset([raw.after]), each, key) if each else Delimiters([]) for each in follow]
-        return tuple(tuple(one for one in each.patterns if "?P<twice>" not in one) for each in ends)
+        ends = [
+            _value_end(frozenset([raw.after]), after, key) if after else Delimiters([]) for after in follow
+        ]
+        return tuple(tuple(text for text in end.patterns if "?P<twice>" not in text) for end in ends)
 
     def _text(self, end: Delimiters, raw: ValueForm, key: str, take: Take) -> Steps[None]:
         """Read a text up to its end. Elements and whole calls inside it are part of it, as an example.
@@ -269,7 +271,7 @@ class ElementReader:
         inner = [*opens.patterns, *heads.patterns]
         inside = Delimiters([*inner, *closes.patterns, *call_end.patterns, *last, *another, *other])
         outside = Delimiters([*end.patterns, *stray, *inner], end.final.patterns)
-        closing = Delimiters(SPACE + each for each in closes.patterns)
+        closing = Delimiters(SPACE + end_pattern for end_pattern in closes.patterns)
         depth = calls = 0
         doubt = in_call = False
         held: list[str] | None = None
@@ -279,8 +281,8 @@ class ElementReader:
         def give(piece: str) -> None:
             (take if held is None else held.append)(piece)
 
-        while (found := (yield from cursor.until(inside if depth or calls else outside, give))) is not None:
-            pattern = found.re.pattern
+        while (match := (yield from cursor.until(inside if depth or calls else outside, give))) is not None:
+            pattern = match.re.pattern
             if depth or calls:
                 ends = pattern in last and not calls
                 if held is None:
@@ -300,20 +302,20 @@ class ElementReader:
                     head = yield from cursor.match(closing)
                     depth = max(depth - 1, 0)
             elif pattern in stray:
-                cursor.at = found.end()
+                cursor.position = match.end()
                 self.problem = f"what ends the text of {key[:80]!r} is inside it"
             else:
-                if found.groupdict().get("twice"):
+                if match.groupdict().get("twice"):
                     self.problem = f"what ends the text of {key[:80]!r} comes twice"
                 take("".join(held or ()))
                 return
-            give((head or found).group())
+            give((head or match).group())
         text = "".join(held or ())
-        if held is None or (found is None and cursor.truncated):
+        if held is None or (match is None and cursor.truncated):
             take(text)
             raise EndOfTextError
-        if text and (found is None or not in_call):
-            cursor.text, cursor.at = text + cursor.text[cursor.at :], 0
+        if text and (match is None or not in_call):
+            cursor.text, cursor.position = text + cursor.text[cursor.position :], 0
             self.problem = problem
             self._rewinds -= 1
         else:
@@ -345,15 +347,15 @@ class ElementReader:
 @schema_cache(maxsize=256)
 def _groups(forms: ValueForms) -> dict[str, FormGroup]:
     """Return the forms by the pattern of what comes before their values, except for whitespace at its end."""
-    found: dict[str, FormGroup] = {}
+    groups: dict[str, FormGroup] = {}
     for kind in _TYPES:
         for form in getattr(forms, kind):
             pattern = joined(form.before, key="")
             last = form.before[-1] if form.before and isinstance(form.before[-1], str) else ""
             again = Delimiters([SPACE + pattern] if len(pattern) > 1 and form.before != form.after else [])
-            known = found.get(pattern, FormGroup(last[len(last.rstrip()) :], (), again))
-            found[pattern] = FormGroup(known.space, (*known.forms, (kind, form)), again)
-    return found
+            group = groups.get(pattern, FormGroup(last[len(last.rstrip()) :], (), again))
+            groups[pattern] = FormGroup(group.space, (*group.forms, (kind, form)), again)
+    return groups
 
 
 @schema_cache(maxsize=64)
@@ -370,7 +372,7 @@ def _members(
     groups = _groups(arguments.forms)
     no_end = "(?!/)" if arguments.before_key.endswith("<") else ""
     firsts = {before.replace("\\", "")[:1] for before in groups}
-    in_class = "".join(f"\\{each}" if each in r"\]^-[&~|" else each for each in firsts)
+    in_class = "".join(f"\\{character}" if character in r"\]^-[&~|" else character for character in firsts)
     key = rf"{no_end}(?P<key>[^{in_class}]{{0,{_KEY_LENGTH}}})"
     before_key = lenient(arguments.before_key.strip())
     heads = {f"{before_key}{key}{before}": group for before, group in groups.items()}

@@ -29,16 +29,15 @@ class Reasoning:
     """How reasoning is delimited: `begin` reasoning `end`, then the text or the calls.
 
     `prompt`: what the generation prompt ends with when the template is asked for reasoning: "open" if it has
-    `begin`, "none" if the model writes `begin` itself, or no reasoning. `direct_prompt`: the same when it is
-    asked for none; "closed" if the prompt has an empty reasoning. `closing`: what the template itself writes
-    after a reasoning: `end` with its whitespace. `repeats`: each reasoning is a message of its own, so an
-    answer may have several. `omitted`: what an answer without reasoning begins with if its prompt is "open".
+    `begin`, "none" if the model writes `begin` itself, or no reasoning. `closing`: what the template itself
+    writes after a reasoning: `end` with its whitespace. `repeats`: each reasoning is a message of its own, so
+    an answer may have several. `omitted`: what an answer without reasoning begins with if its prompt is
+    "open".
     """
 
     begin: str
     end: str
     prompt: Literal["open", "none"] = "none"
-    direct_prompt: Literal["open", "closed", "none"] = "none"
     closing: str = ""
     repeats: bool = False
     omitted: str = ""

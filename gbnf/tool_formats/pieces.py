@@ -21,14 +21,14 @@ _PIECE = re.compile(r"<[^<>\n]*>?|.", re.DOTALL)
 
 def split_pieces(text: str, slots: Iterable[tuple[str, Placeholder]] = ()) -> Pieces:
     """Return the pieces of a text in which each string of `slots` stands for its slot."""
-    found = dict(slots)
-    if not found:
+    slot_of = dict(slots)
+    if not slot_of:
         return tuple(_PIECE.findall(text))
-    names = "|".join(re.escape(name) for name in sorted(found, key=len, reverse=True))
+    names = "|".join(re.escape(name) for name in sorted(slot_of, key=len, reverse=True))
     pieces: list[Part] = []
     for index, part in enumerate(re.split(f"({names})", text)):
         if index % 2:
-            pieces.append(found[part])
+            pieces.append(slot_of[part])
         else:
             pieces += _PIECE.findall(part)
     return tuple(pieces)

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
+from gbnf.strict_json import json_of
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.sandbox import RefusedError
@@ -73,9 +74,7 @@ def call_id(index: int) -> str:
 
 def openai_call(shape: Shape, call: Call, index: int) -> dict[str, Any]:
     """Return a call in OpenAI's form, with its arguments as the template takes them."""
-    arguments = (
-        call.arguments if shape.arguments == "object" else json.dumps(call.arguments, ensure_ascii=False)
-    )
+    arguments = call.arguments if shape.arguments == "object" else json_of(call.arguments)
     return {
         "id": call.id or call_id(index),
         "type": "function",
@@ -88,7 +87,7 @@ def message_of_calls(shape: Shape, message: dict[str, Any]) -> dict[str, Any]:
     if shape.unwritten is None:
         return message
     functions = [call["function"] for call in message["tool_calls"]]
-    written = shape.unwritten.text([(each["name"], each["arguments"]) for each in functions])
+    written = shape.unwritten.text([(function["name"], function["arguments"]) for function in functions])
     others = {key: value for key, value in message.items() if key != "tool_calls"}
     return {**others, "content": (message.get("content") or "") + written}
 
@@ -161,11 +160,15 @@ class Prober:
         prompt, opening = self.prompt(reasoning=reasoning), self.opening(reasoning=reasoning)
         shared = _shared_length(full, prompt)
         if shared < len(prompt) and opening:
-            limit = min((at for mark in marks if (at := full.find(mark, shared)) >= 0), default=len(full))
-            at = full.find(opening, max(0, shared - len(opening)), limit)
-            if at >= 0:
-                return at + len(opening)
+            start = full.find(opening, max(0, shared - len(opening)), first_of(full, marks, shared))
+            if start >= 0:
+                return start + len(opening)
         return shared
+
+
+def first_of(text: str, parts: Sequence[str], start: int = 0) -> int | None:
+    """Return where the first of these parts begins, None if there is none."""
+    return min((position for part in parts if (position := text.find(part, start)) >= 0), default=None)
 
 
 @schema_cache(maxsize=128)
@@ -271,7 +274,7 @@ class UnwrittenCalls:
 
 def _json_calls(name: str = "name", arguments: str = "arguments", begin: str = "", end: str = "") -> Write:
     """Return what writes a call as a JSON object with two members of these names."""
-    return lambda of, given: begin + json.dumps({name: of, arguments: given}, ensure_ascii=False) + end
+    return lambda of, values: begin + json_of({name: of, arguments: values}) + end
 
 
 def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -280,7 +283,7 @@ def _python_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _python(value: Any) -> str:
     """Return a literal: with double quotes, as these models write them, so that nested values are JSON."""
-    return str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+    return str(value) if value is None or isinstance(value, bool) else json_of(value)
 
 
 _KNOWN = (
@@ -300,42 +303,42 @@ _SHOWN = re.compile(
 )
 
 
-def json_spans(text: str, given: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
+def json_spans(text: str, expected: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:
     """Return where the given arguments stand, and whether they are quoted JSON; None: not all do."""
     for quoted in (False, True):
         values = _json_values(text, '"' if quoted else "{")
-        found = [span for span, value in values if _is_given(value, given[0], quoted)]
-        if len(found) >= len(given):
-            return found[: len(given)], quoted
+        places = [span for span, value in values if _is_given(value, expected[0], quoted)]
+        if len(places) >= len(expected):
+            return places[: len(expected)], quoted
     return None
 
 
-def _is_given(value: Any, given: Mapping[str, Any], quoted: bool) -> bool:
+def _is_given(value: Any, expected: Mapping[str, Any], quoted: bool) -> bool:
     if quoted and isinstance(value, str):
         try:
-            return bool(json.loads(value) == given)
+            return bool(json.loads(value) == expected)
         except ValueError:
             return False
-    return bool(value == given)
+    return bool(value == expected)
 
 
 def _json_values(text: str, start: str) -> Iterator[tuple[tuple[int, int], Any]]:
     """Yield the JSON values in a text that begin with a character, and where they stand."""
     decoder = json.JSONDecoder()
-    at = text.find(start)
-    while at >= 0:
+    position = text.find(start)
+    while position >= 0:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             pass
         else:
-            yield (at, end), value
-        at = text.find(start, at + 1)
+            yield (position, end), value
+        position = text.find(start, position + 1)
 
 
 def whitespace_of(text: str, value: Any) -> Whitespace:
     """Return the whitespace with which a value was written as JSON."""
-    if text == json.dumps(value, ensure_ascii=False):
+    if text == json_of(value):
         return "default"
     return "compact" if text == json.dumps(value, ensure_ascii=False, separators=(",", ":")) else "free"
 
@@ -343,13 +346,13 @@ def whitespace_of(text: str, value: Any) -> Whitespace:
 def element_spans(text: str, count: int) -> list[tuple[int, int]] | None:
     """Return where each call's only key and value stand."""
     spans = []
-    at = 0
+    position = 0
     for name in NAMES[:count]:
-        at = text.find(name, at)
-        start = text.find(KEYS[0], at)
+        position = text.find(name, position)
+        start = text.find(KEYS[0], position)
         stop = text.find(TEXT, start)
-        if min(at, start, stop) < 0:
+        if min(position, start, stop) < 0:
             return None
-        at = stop + len(TEXT)
-        spans.append((start, at))
+        position = stop + len(TEXT)
+        spans.append((start, position))
     return spans

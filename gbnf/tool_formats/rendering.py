@@ -1,4 +1,4 @@
-"""Render prompts and answers through the chat template from which a format was derived."""
+"""Prepare conversations for the chat template from which a format was derived, and end its prompts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gbnf.calls.parsing.results import ToolCall
 from gbnf.schema.keywords import map_subschemas
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.probing import (
@@ -16,37 +15,9 @@ from gbnf.tool_formats.probing import (
     find_shape,
     message_of_calls,
     openai_call,
-    switches,
-    without_reasoning,
 )
-from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.work_limits import schema_cache
-
-
-def render_prompt(
-    form: FormatFields,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    *,
-    reasoning: bool,
-    variables: Mapping[str, Any],
-) -> str:
-    """Return a conversation up to where the answer begins; see `ToolFormat.prompt`."""
-    prober = _prober(form.template, form.bos_token, form.eos_token)
-    adapted = adapt_conversation(form, messages)
-
-    def render(declared: Sequence[Mapping[str, Any]]) -> str:
-        own = {**prober.extra_variables(declared), **switches(form.template, reasoning=reasoning)}
-        return prober.renderer.render(adapted, tools=declared, **{**variables, **own})
-
-    try:
-        prompt = render(tools)
-    except RefusedError:
-        if not tools:
-            raise
-        prompt = render(completed_tools(tools))  # some templates read keywords that a schema may lack
-    return close_prompt(form, prompt, reasoning=reasoning)
 
 
 def completed_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -74,70 +45,63 @@ def close_prompt(form: FormatFields, prompt: str, *, reasoning: bool) -> str:
 
     Reasoning that is not asked for is closed. What begins every call and every text is left to the answer.
     """
-    prompt = prompt.removesuffix(_prompted(form))
+    prompt = prompt.removesuffix(prompted(form))
     tags = form.reasoning
     if tags is not None and not reasoning and tags.begin and prompt.rstrip().endswith(tags.begin):
         return prompt + tags.closing
     return prompt
 
 
-def render_calls(form: FormatFields, calls: Sequence[ToolCall]) -> str:
-    """Return the text of an answer that consists of calls; see `ToolFormat.render`."""
-    prober = _prober(form.template, form.bos_token, form.eos_token)
-    given = [Call(call.name, call.arguments, _fitting_id(form, call.id, at)) for at, call in enumerate(calls)]
-    answer = prober.answer(prober.assistant(given), [given[0].name])
-    return _prompted(form) + without_reasoning(answer, form.reasoning).removesuffix(form.turn_end)
-
-
 @schema_cache(maxsize=64)
-def _prober(template: str, bos_token: str, eos_token: str) -> Prober:
-    return find_shape(TemplateRenderer(template, bos_token=bos_token, eos_token=eos_token))
+def prober_of(form: FormatFields) -> Prober:
+    """Return what renders a format's template."""
+    return find_shape(TemplateRenderer(form.template, bos_token=form.bos_token, eos_token=form.eos_token))
 
 
-def _prompted(form: FormatFields) -> str:
+def prompted(form: FormatFields) -> str:
     """Return what begins every answer, and ends the template's own prompts: functionary's `>>>`."""
     lead = form.head[0]
     both = isinstance(lead, str) and not form.begin and lead and form.text.begin.startswith(lead)
     return str(lead) if both else ""
 
 
-def _fitting_id(form: FormatFields, name: str, index: int) -> str:
+def fitting_id(form: FormatFields, name: str, index: int) -> str:
     """Return an identifier that the template accepts."""
     return name if re.fullmatch(form.id_pattern, name) else call_id(index)
 
 
 def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with calls, identifiers and results as the format's template takes them."""
-    prober = _prober(form.template, form.bos_token, form.eos_token)
+    shape = prober_of(form).shape
     adapted = []
     ids: dict[str, str] = {}
     names: dict[str, str] = {}
     for message in messages:
-        given = {key: value for key, value in message.items() if key not in ("images", "thinking")}
-        if given.get("tool_calls"):
+        taken = {key: value for key, value in message.items() if key not in ("images", "thinking")}
+        if taken.get("tool_calls"):
             calls = []
-            for call in given["tool_calls"]:
+            for call in taken["tool_calls"]:
                 index, name = len(ids), call["function"]["name"]
                 original = call.get("id") or f"call_{index + 1}"
-                ids[original], names[original] = _fitting_id(form, original, index), name
-                made = Call(name, call["function"]["arguments"], ids[original])
-                calls.append(openai_call(prober.shape, made, index))
-            given["tool_calls"] = calls
-            given["content"] = given.get("content") or prober.shape.content
-            given = message_of_calls(prober.shape, given)
-        elif given["role"] == "tool":
-            answered = given.get("tool_call_id") or next(reversed(ids), "")
-            given = {
+                ids[original], names[original] = fitting_id(form, original, index), name
+                with_id = Call(name, call["function"]["arguments"], ids[original])
+                calls.append(openai_call(shape, with_id, index))
+            taken["tool_calls"] = calls
+            taken["content"] = taken.get("content") or shape.content
+            taken = message_of_calls(shape, taken)
+        elif taken["role"] == "tool":
+            answered = taken.get("tool_call_id") or next(reversed(ids), "")
+            taken = {
                 "name": names.get(answered, ""),
-                **given,
-                "tool_call_id": ids.get(answered) or _fitting_id(form, answered, len(ids)),
+                **taken,
+                "tool_call_id": ids.get(answered) or fitting_id(form, answered, len(ids)),
                 "role": form.result_role,
             }
-        if "reasoning_content" in given:
-            given |= {
-                field: given["reasoning_content"]
+        if "reasoning_content" in taken:
+            taken |= {
+                field: taken["reasoning_content"]
                 for field in ("reasoning", "thinking", "thought")
                 if f".{field}" in form.template or f"'{field}'" in form.template
             }
-        adapted.append(given)
+        adapted.append(taken)
     return adapted

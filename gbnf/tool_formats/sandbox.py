@@ -354,32 +354,32 @@ def _counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _limit_arguments(name: str, value: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse a call of a filter or method whose result would be large."""
-    given = [*args, *kwargs.values()]
+    passed = [*args, *kwargs.values()]
     if name in _SIZED:
-        for argument in given:
+        for argument in passed:
             if isinstance(argument, (int, float)):
                 _limit(f"the argument of {name}", abs(argument), _MAX_COUNT)
     work = _work.get()
     match name:
         case "replace" if (
-            isinstance(value, str) and len(given) >= 2 and all(isinstance(a, str) for a in given[:2])
+            isinstance(value, str) and len(passed) >= 2 and all(isinstance(a, str) for a in passed[:2])
         ):
-            work.spend(1, value.count(given[0]) * len(given[1]))
+            work.spend(1, value.count(passed[0]) * len(passed[1]))
         case "join":
             separator, items = (
-                (value, given[0] if given else ()) if isinstance(value, str) and given else ("", value)
+                (value, passed[0] if passed else ()) if isinstance(value, str) and passed else ("", value)
             )
-            separator = next((a for a in given if isinstance(a, str)), separator)
+            separator = next((a for a in passed if isinstance(a, str)), separator)
             work.spend(1, len(separator) * _length(items))
         case "format":
             work.spend(1, _limit_format(value) * _written((args, kwargs)))
-        case "tojson" if any(work.weigh(argument) > 16 for argument in given):
+        case "tojson" if any(work.weigh(argument) > 16 for argument in passed):
             raise TemplateLimitError("the template asks for odd JSON")
         case "indent" if isinstance(value, str):
-            widths = [a if isinstance(a, int) else len(a) for a in given if isinstance(a, (int, str))]
+            widths = [a if isinstance(a, int) else len(a) for a in passed if isinstance(a, (int, str))]
             work.spend(1, (value.count("\n") + 1) * max(widths, default=4))
         case "sum":
-            if any(not isinstance(argument, (int, float, str)) for argument in given):
+            if any(not isinstance(argument, (int, float, str)) for argument in passed):
                 raise TemplateLimitError("the template adds up values that are not numbers")
 
 

@@ -65,7 +65,7 @@ class TextCallDeltas:
         deltas = _merged(self._deltas)
         self._deltas.clear()
         search = self._in_text
-        return deltas if search is None else [one for delta in deltas for one in search.feed(delta)]
+        return deltas if search is None else [searched for delta in deltas for searched in search.feed(delta)]
 
     def _read(self) -> Steps[None]:
         """Read the whole answer."""
@@ -95,7 +95,7 @@ class CallDeltas(TextCallDeltas):
         self._calls: CallReader = CallReader(self._cursor, format, tools, self._deltas.append)
         self._pending: list[str] = []  # text that counts only if other text follows
         self._dropped = ""  # the controls in it, which count only then, and what follows them
-        self._said = False  # whether there is text, after the reasoning and the last call
+        self._has_text = False  # whether there is text, after the reasoning and the last call
         self._had_calls = self._had_reasoning = False
         self._text_only, self._announces_text = text_only, bool(format.text.begin.strip())
         self._begins_inside = reasoning and format.reasoning is not None and format.reasoning.prompt == "open"
@@ -107,8 +107,8 @@ class CallDeltas(TextCallDeltas):
         if self._begins_inside:
             yield from self._reasoning(opened=True)
         yield from self._begin()
-        while (found := (yield from self._cursor.until(self._delimiters.in_text, self._text))) is not None:
-            text = found.group()
+        while (match := (yield from self._cursor.until(self._delimiters.in_text, self._text))) is not None:
+            text = match.group()
             if (yield from self._read_calls(self._calls.read())):
                 yield from self._begin()
             elif (yield from self._cursor.match(self._delimiters.reasoning_begin)) is not None:
@@ -121,7 +121,7 @@ class CallDeltas(TextCallDeltas):
                     yield from self._cursor.match(self._delimiters.value_ends, read=False)
                 ):
                     self._calls.calls[-1].problem = "a parameter's end comes after the end of the call"
-                self._cursor.at += 1
+                self._cursor.position += 1
                 self._text(text[0])
         if not self._had_calls:
             self._flush()
@@ -154,12 +154,12 @@ class CallDeltas(TextCallDeltas):
         if not (yield from reads):
             return False
         self._pending.clear()
-        self._dropped, self._said, self._had_calls = "", False, True
+        self._dropped, self._has_text, self._had_calls = "", False, True
         return True
 
     def _text(self, piece: str) -> None:
         """Take text; whitespace, and controls that may end the text, are held until more follows."""
-        follows = not self._said and (self._had_calls or self._had_reasoning)
+        follows = not self._has_text and (self._had_calls or self._had_reasoning)
         if piece.isspace():
             if self._dropped:
                 self._dropped += piece
@@ -168,7 +168,7 @@ class CallDeltas(TextCallDeltas):
             return
         self._flush()
         piece = piece.lstrip() if follows and not self._dropped else self._dropped + piece
-        self._said, self._dropped = True, ""
+        self._has_text, self._dropped = True, ""
         text = piece.rstrip()
         self._deltas.append(TextDelta(text))
         self._pending.append(piece[len(text) :])
@@ -190,17 +190,17 @@ class CallDeltas(TextCallDeltas):
                 return
         call: list[str] = []  # what may be a call
         take = Stripped(lambda piece: self._deltas.append(ReasoningDelta(piece)))
-        while (found := (yield from self._cursor.until(self._delimiters.in_reasoning, take))) is not None:
+        while (match := (yield from self._cursor.until(self._delimiters.in_reasoning, take))) is not None:
             if (yield from self._cursor.match(self._delimiters.reasoning_end)) is not None:
                 return
             if not (yield from self._calls.begin()):
-                self._cursor.at += 1
-                take(found.group()[0])
+                self._cursor.position += 1
+                take(match.group()[0])
                 continue
             end = yield from self._cursor.until(self._delimiters.reasoning_end, call.append)
             if end is not None:
                 take("".join(call))
-                self._cursor.at = end.end()
+                self._cursor.position = end.end()
                 return
             self._cursor.feed("".join(call))
             return
@@ -211,7 +211,7 @@ class _TextSearch:
 
     def __init__(self, tools: tuple[Tool, ...], in_prose: bool) -> None:
         self._stream, self._in_prose = CallStream(tools), in_prose
-        self._shown, self._held = 0, ""
+        self._held = ""
         self._is_over = False  # after a call of the format, or inside text that the stream leaves out
         self.only_json = False  # no other calls
 
@@ -226,7 +226,7 @@ class _TextSearch:
         certain = self._stream.feed(delta.text)
         if not self._held.startswith(certain):
             self._is_over, certain = True, self._held
-        self._shown, self._held = self._shown + len(certain), self._held[len(certain) :]
+        self._held = self._held[len(certain) :]
         return [TextDelta(certain)] if certain else []
 
     def close(self) -> tuple[str, tuple[ToolCall, ...]]:
@@ -234,7 +234,7 @@ class _TextSearch:
         is_read = not self.only_json or OBJECT.match(self._held) is not None
         result = self._stream.close() if is_read and not self._is_over else None
         if isinstance(result, ToolCalls) and result.calls and (self._in_prose or not result.inside_prose):
-            return result.content[self._shown :].rstrip(), result.calls
+            return result.content[len(self._stream.shown) :].rstrip(), result.calls
         return self._held, ()
 
 

@@ -62,7 +62,7 @@ class TemplateRenderer:
         `strftime_now`, the present one if None. `variables`: more variables of the template, such as
         `enable_thinking`.
         """
-        given = {
+        all_variables = {
             **self._tokens,
             "messages": list(messages),
             "tools": list(tools) if tools else None,
@@ -72,11 +72,11 @@ class TemplateRenderer:
             **variables,
         }
         try:
-            return self._run(given)
+            return self._run(all_variables)
         except RefusedError:
             if tools:
                 raise
-            return self._run({**given, "tools": []})
+            return self._run({**all_variables, "tools": []})
 
     def _run(self, variables: Mapping[str, Any]) -> str:
         if not self._mutable:

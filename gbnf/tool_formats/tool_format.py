@@ -43,7 +43,16 @@ from gbnf.tool_formats.answers import (
 from gbnf.tool_formats.call_reading import WrittenCall
 from gbnf.tool_formats.deltas import ArgumentsDelta, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.format import FormatFields, JsonArguments
-from gbnf.tool_formats.rendering import render_calls, render_prompt
+from gbnf.tool_formats.probing import Call, switches, without_reasoning
+from gbnf.tool_formats.rendering import (
+    adapt_conversation,
+    close_prompt,
+    completed_tools,
+    fitting_id,
+    prober_of,
+    prompted,
+)
+from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tool_formats.text_calls import OTHER_OBJECT, RULES, TEXT_CALLS, other_object_rules, text_call_rules
 from gbnf.tools import Tool
@@ -138,15 +147,15 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
     shapes = call_shapes(form)
     ids = id_rules(form)
     rules: dict[str, Expr] = {}
-    known: dict[tuple[int, int | None], Ref] = {}
+    call_rules: dict[tuple[int, int | None], Ref] = {}
 
     def call(index: int, number: int | None) -> Ref:
         """Return the rule of a call with a number, in one of the shapes."""
         key = (index, number if shapes[index].is_numbered else 0)
-        if key not in known:
-            known[key] = Ref(f"{_CALL}{len(known) + 1}" if known else _CALL)
-            rules[known[key].name] = call_expr(shapes[index], tools, ids, is_quoted(form), key[1])
-        return known[key]
+        if key not in call_rules:
+            call_rules[key] = Ref(f"{_CALL}{len(call_rules) + 1}" if call_rules else _CALL)
+            rules[call_rules[key].name] = call_expr(shapes[index], tools, ids, is_quoted(form), key[1])
+        return call_rules[key]
 
     def further(number: int | None) -> Expr:
         """Return one more call, with what separates it from those before."""
@@ -245,9 +254,9 @@ class ToolFormat(FormatFields):
         No text may begin with whitespace, or the grammar is ambiguous. Read it with `stream_text`.
         """
         answer = answer_rules(self, "given", reasoning=True).productions
-        given = prefixed("given", text.rules, {*answer, CALLS})
-        whole = seq(Ref(given.root), literal(self.text.end.strip()))
-        return Grammar(Rules({**answer, CALLS: whole, **given.productions}), text.report, text.is_parsed)
+        given_text = prefixed("given", text.rules, {*answer, CALLS})
+        whole = seq(Ref(given_text.root), literal(self.text.end.strip()))
+        return Grammar(Rules({**answer, CALLS: whole, **given_text.productions}), text.report, text.is_parsed)
 
     def prompt(
         self,
@@ -263,7 +272,20 @@ class ToolFormat(FormatFields):
         template is asked for reasoning; otherwise the answer begins with text or calls. `variables`: more of
         the template. Raises ToolFormatError if the template refuses the conversation.
         """
-        return render_prompt(self, messages, tools, reasoning=reasoning, variables=variables or {})
+        prober = prober_of(self)
+        adapted = adapt_conversation(self, messages)
+
+        def render(declared: Sequence[Mapping[str, Any]]) -> str:
+            own = {**prober.extra_variables(declared), **switches(self.template, reasoning=reasoning)}
+            return prober.renderer.render(adapted, tools=declared, **{**(variables or {}), **own})
+
+        try:
+            prompt = render(tools)
+        except RefusedError:
+            if not tools:
+                raise
+            prompt = render(completed_tools(tools))  # some templates read keywords that a schema may lack
+        return close_prompt(self, prompt, reasoning=reasoning)
 
     def render(self, calls: Sequence[ToolCall]) -> str:
         """Return the text of an answer with these calls, at least one, as the template writes it.
@@ -271,7 +293,13 @@ class ToolFormat(FormatFields):
         An `id` that the template does not accept is replaced. Raises ToolFormatError if the template refuses
         the calls, such as several where it has one.
         """
-        return render_calls(self, calls)
+        prober = prober_of(self)
+        fitting = [
+            Call(call.name, call.arguments, fitting_id(self, call.id, index))
+            for index, call in enumerate(calls)
+        ]
+        answer = prober.answer(prober.assistant(fitting), [fitting[0].name])
+        return prompted(self) + without_reasoning(answer, self.reasoning).removesuffix(self.turn_end)
 
     def parse(
         self, text: str, tools: Iterable[Tool], *, truncated: bool = False, reasoning: bool = False

@@ -32,10 +32,10 @@ def read_json(cursor: AnswerCursor, take: Take, opened: str = "") -> Steps[None]
 
 def read_string(cursor: AnswerCursor, take: Take, quote: str = '"') -> Steps[None]:
     """Read a string after its first quote. Raises EndOfTextError."""
-    while (found := (yield from cursor.until(_IN_STRING[quote], take))) is not None:
-        cursor.at = found.end()
-        take(found.group())
-        if found.group() == quote:
+    while (match := (yield from cursor.until(_IN_STRING[quote], take))) is not None:
+        cursor.position = match.end()
+        take(match.group())
+        if match.group() == quote:
             return
     raise EndOfTextError
 
@@ -61,11 +61,11 @@ def _with_ends(end: Delimiters) -> Delimiters:
 
 
 def _balanced(cursor: AnswerCursor, take: Take, special: Delimiters, stack: list[str]) -> Steps[None]:
-    while (found := (yield from cursor.until(special, take))) is not None:
-        sign = found.group()
+    while (match := (yield from cursor.until(special, take))) is not None:
+        sign = match.group()
         if len(sign) > 1:
             return
-        cursor.at = found.end()
+        cursor.position = match.end()
         take(sign)
         if sign in "\"'":
             yield from read_string(cursor, take, sign)

@@ -46,20 +46,20 @@ class ArgumentSchemaError(GbnfError):
         super().__init__(problem)
 
 
-def checked_argument_schema(given: Any) -> dict[str, Any]:
+def checked_argument_schema(source: Any) -> dict[str, Any]:
     """Return the schema with `type = "object"` added if it declares no type.
 
-    `given` consists of JSON values, and is rewritten in draft 2020-12. Raises ArgumentSchemaError for the
+    `source` consists of JSON values, and is rewritten in draft 2020-12. Raises ArgumentSchemaError for the
     first problem.
     """
-    if not isinstance(given, dict):
+    if not isinstance(source, dict):
         raise ArgumentSchemaError(
-            (), given, "the schema of the arguments must be a table", 'Write [args] and type = "object".'
+            (), source, "the schema of the arguments must be a table", 'Write [args] and type = "object".'
         )
-    if given.get("type", "object") not in ("object", ["object"]):
+    if source.get("type", "object") not in ("object", ["object"]):
         hint = 'Write type = "object", and declare the arguments below [args.properties].'
-        raise ArgumentSchemaError(("type",), given["type"], "the type of the arguments must be object", hint)
-    args: dict[str, Any] = {"type": "object", **given} | {"type": "object"}
+        raise ArgumentSchemaError(("type",), source["type"], "the type of the arguments must be object", hint)
+    args: dict[str, Any] = {"type": "object", **source} | {"type": "object"}
     try:
         MetaschemaChecker("2020-12", frozenset({"requires_one_of"})).check(args, "")
     except SchemaError as error:
@@ -86,12 +86,12 @@ def _check_annotations(path: keywords.SchemaPath, schema: dict[str, Any]) -> Non
     for keyword in ("$id", "$anchor", "$dynamicAnchor", "title", "description"):
         text = schema.get(keyword, "")
         texts = text if keyword == "description" and isinstance(text, Mapping) else {None: text}
-        for language, each in texts.items():
-            if not isinstance(each, str):
-                at = (keyword,) if language is None else (keyword, language)
+        for language, wording in texts.items():
+            if not isinstance(wording, str):
+                steps = (keyword,) if language is None else (keyword, language)
                 kind = "a string or a table of languages" if keyword == "description" else "a string"
                 raise ArgumentSchemaError(
-                    (*path, *at), each, f"{keyword} must be {kind}", "Put it in quotes."
+                    (*path, *steps), wording, f"{keyword} must be {kind}", "Put it in quotes."
                 )
     try:
         urlsplit(schema.get("$id", ""))
@@ -103,9 +103,9 @@ def _check_annotations(path: keywords.SchemaPath, schema: dict[str, Any]) -> Non
         if not isinstance(definitions, Mapping):
             problem = f"{keyword} must be a table of schemas"
             raise ArgumentSchemaError((*path, keyword), definitions, problem, _SCHEMA)
-        for name, each in definitions.items():
-            if not isinstance(each, Mapping | bool):
-                raise ArgumentSchemaError((*path, keyword, name), each, "it must be a schema", _SCHEMA)
+        for name, definition in definitions.items():
+            if not isinstance(definition, Mapping | bool):
+                raise ArgumentSchemaError((*path, keyword, name), definition, "it must be a schema", _SCHEMA)
 
 
 def _check_patterns(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
@@ -114,10 +114,10 @@ def _check_patterns(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
         [(("pattern",), schema["pattern"])] if "pattern" in schema else []
     )
     patterns += [(("patternProperties", key), key) for key in schema.get("patternProperties", ())]
-    for at, pattern in patterns:
+    for keyword_path, pattern in patterns:
         if not is_supported_pattern(pattern):
             hint = "Close every group and bracket, and escape a literal character with two backslashes."
-            raise ArgumentSchemaError((*path, *at), pattern, "invalid regular expression", hint)
+            raise ArgumentSchemaError((*path, *keyword_path), pattern, "invalid regular expression", hint)
 
 
 def _check_required(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
@@ -155,15 +155,15 @@ def _check_references(args: dict[str, Any]) -> None:
         resolvers[path] = resolver
         edges = edges_from.setdefault(id(schema), {})
         in_place = (
-            (at, member)
-            for at, member in keywords.subschemas(schema)
-            if at[0] in keywords.IN_PLACE_APPLICATORS
+            (below, member)
+            for below, member in keywords.subschemas(schema)
+            if below[0] in keywords.IN_PLACE_APPLICATORS
         )
-        edges |= {id(member): (*path, *at) for at, member in in_place}
-        for keyword in (each for each in _REFERENCES if each in schema):
+        edges |= {id(member): (*path, *below) for below, member in in_place}
+        for keyword in (name for name in _REFERENCES if name in schema):
             reference = schema[keyword]
             try:
-                found = resolver.lookup(reference).contents
+                target_schema = resolver.lookup(reference).contents
             except (exceptions.Unresolvable, exceptions.NoSuchResource, ValueError, TypeError, KeyError):
                 hint = (
                     "Refer to a schema inside [args], such as #/$defs/name. Other documents are not loaded."
@@ -171,12 +171,12 @@ def _check_references(args: dict[str, Any]) -> None:
                 raise ArgumentSchemaError(
                     (*path, keyword), reference, "the reference cannot be resolved", hint
                 ) from None
-            if not isinstance(found, Mapping | bool):
+            if not isinstance(target_schema, Mapping | bool):
                 hint = "Refer to a schema, such as #/$defs/name."
                 raise ArgumentSchemaError(
                     (*path, keyword), reference, "the reference does not resolve to a schema", hint
                 )
-            edges[id(found)] = (*path, keyword)
+            edges[id(target_schema)] = (*path, keyword)
     try:
         TopologicalSorter(edges_from).prepare()
     except CycleError as error:
@@ -209,8 +209,8 @@ def without_undeclared(tool: str, args: dict[str, Any]) -> tuple[dict[str, Any],
     properties, groups = args.get("properties", {}), args.get("requires_one_of", ())
     undeclared = "the property {!r} is not declared, so no call gives it"
     findings = [
-        Finding(tool, f"/requires_one_of/{at}", "requires_one_of", "undeclared", undeclared.format(name))
-        for at, group in enumerate(groups)
+        Finding(tool, f"/requires_one_of/{index}", "requires_one_of", "undeclared", undeclared.format(name))
+        for index, group in enumerate(groups)
         for name in group
         if name not in properties
     ]

@@ -75,24 +75,24 @@ class _ComplexityCounter:
         self.free: set[SchemaPath] = set()
         self.alternatives = self.deepest = self.properties = 0
 
-    def visit(self, at: SchemaPath, schema: Any, depth: int) -> None:
+    def visit(self, base: SchemaPath, schema: Any, depth: int) -> None:
         """Count `schema` and the subschemas below it. `depth`: levels of objects above its value."""
-        if not isinstance(schema, Mapping) or depth > _DEPTH_LIMIT or (at, depth) in self._visited:
+        if not isinstance(schema, Mapping) or depth > _DEPTH_LIMIT or (base, depth) in self._visited:
             return
-        self._visited.add((at, depth))
+        self._visited.add((base, depth))
         self.deepest = max(self.deepest, depth)
-        if at not in self._counted:
-            self._counted.add(at)
+        if base not in self._counted:
+            self._counted.add(base)
             self._count(schema)
         if "$ref" in schema and (target := resolve_pointer(schema["$ref"], self._root)) is not None:
             self.visit(*target, depth)
         for path, member in subschemas(schema):
             if path[0] in _PART_KEYWORDS and member is not False:
                 if not isinstance(member, Mapping) or self._is_free(member):
-                    self.free.add((*at, *path))
-                self.visit((*at, *path), member, depth + 1 if self._is_object(member) else depth)
+                    self.free.add((*base, *path))
+                self.visit((*base, *path), member, depth + 1 if self._is_object(member) else depth)
             elif path[0] in _SAME_VALUE_KEYWORDS:
-                self.visit((*at, *path), member, depth)
+                self.visit((*base, *path), member, depth)
 
     def _is_object(self, schema: Any) -> bool:
         if not isinstance(schema, Mapping):

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
+from gbnf.strict_json import json_of
 from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.tools.tool import Tool
 
@@ -27,8 +28,8 @@ def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[
     request, written = request[:LONGEST_REQUEST], calls_text(calls)
     lists = (value for call in calls for value in call["arguments"].values() if isinstance(value, list))
     counts = {*(str(len(value)) for value in lists), *([str(len(calls))] if len(calls) > 1 else [])}
-    numbers = (each for each in numbers_in(request) if not each.share or each.share not in written)
-    values = (*names_in(request), *(each.text for each in numbers if each.text not in counts))
+    numbers = (number for number in numbers_in(request) if not number.share or number.share not in written)
+    values = (*names_in(request), *(number.text for number in numbers if number.text not in counts))
     # a city stands for itself: Chicago, Illinois
     return tuple(value for value in values if value.casefold().partition(", ")[0].lstrip("/") not in written)
 
@@ -38,16 +39,16 @@ def is_covered(request: str, calls: Sequence[Mapping[str, Any]]) -> bool:
     return not uncovered_values(request, calls)
 
 
-def has_values_for_another(request: str, calls: Sequence[Mapping[str, Any]], known: str) -> bool:
+def has_values_for_another(request: str, calls: Sequence[Mapping[str, Any]], about: str) -> bool:
     """Return whether values are left for another call like the last: numbers, names, or both.
 
     The last call took some of them. After the first one, either is enough, since both calls may share the
-    others. `known`: a text of the tool, whose words name nothing: the Pythagorean theorem.
+    others. `about`: a text of the tool, whose words name nothing: the Pythagorean theorem.
     """
-    before, left = (set(uncovered_values(request, some)) for some in (calls[:-1], calls))
-    words = {*TERM.findall(known.casefold())}
-    left = {value for value in left if not words.issuperset(TERM.findall(value.casefold()))}
-    taken_kinds, left_kinds = ({value[-1:].isdigit() for value in values} for values in (before - left, left))
+    before, rest = (set(uncovered_values(request, some)) for some in (calls[:-1], calls))
+    words = {*TERM.findall(about.casefold())}
+    rest = {value for value in rest if not words.issuperset(TERM.findall(value.casefold()))}
+    taken_kinds, left_kinds = ({value[-1:].isdigit() for value in values} for values in (before - rest, rest))
     return bool(taken_kinds and left_kinds) and (len(calls) == 1 or taken_kinds <= left_kinds)
 
 
@@ -88,17 +89,17 @@ def with_values_left(tool: Tool, request: str, done: Sequence[Mapping[str, Any]]
         names = (name.removesuffix("'s").removesuffix("’s") for name in names_in(request))
         texts = (*names, *listed) if is_text else numbers
         unused = (text for text in dict.fromkeys(texts) if not _is_used(text, used))
-        left = list(unused) if value in texts else []
-        related = [text for text in left if text in listed or _is_related(request, value, text)]
+        choices = list(unused) if value in texts else []
+        related = [text for text in choices if text in listed or _is_related(request, value, text)]
         related = [text for text in related if text in schema.get("enum", related)]
         if related and schema.get("type") in {"string", "integer", "number"}:
             candidates[name] = related if is_text else [json.loads(text) for text in related]
-    for each in list(candidates.values()):
-        alike = [name for name in candidates if candidates[name] == each]
-        if len(alike) == len(each) > 1:  # in the order of the last values: 3 and 4, then 5 and 12
+    for enum in list(candidates.values()):
+        alike = [name for name in candidates if candidates[name] == enum]
+        if len(alike) == len(enum) > 1:  # in the order of the last values: 3 and 4, then 5 and 12
             alike.sort(key=lambda name: request.find(str(last[name])))
-            candidates |= {name: [value] for name, value in zip(alike, each, strict=True)}
-    values = {name: {"enum": each} for name, each in candidates.items()}
+            candidates |= {name: [value] for name, value in zip(alike, enum, strict=True)}
+    values = {name: {"enum": enum} for name, enum in candidates.items()}
     return _restricted(tool, values, required=list(candidates))
 
 
@@ -128,13 +129,13 @@ def with_named_folders(tool: Tool, request: str) -> Tool:
     return _restricted(tool, {name: values for name, values in folders.items() if _is_text(properties[name])})
 
 
-def with_known_addresses(tool: Tool, known: str) -> Tool:
+def with_known_addresses(tool: Tool, context: str) -> Tool:
     """Return a tool whose email addresses are those of `known`, such as the request and the results.
 
     A text that may also be something else, such as "me", still may. A tool that takes nothing but addresses,
     of which none is known, takes none: the message would go to an invented one.
     """
-    matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", known)))
+    matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", context)))
     # also without the marks around them
     texts = (text for match in matches for text in (match, match.strip("'`*_{}|~/=-")))
     named = sorted({text for text in texts if "@" in text[1:]})
@@ -183,8 +184,8 @@ def _listed_with(request: str, word: str) -> list[str]:
     Of a list of three or more, the terms of several words: "red wine, dark bread, and butter".
     """
     lists = (_WORD_LIST.finditer(request)) if word else ()
-    found = (re.findall(_ITEM, each[0].replace(" and ", ", ").replace(" or ", ", ")) for each in lists)
-    named = ([text for text in words if len(text) > 1 and text[0].isalpha()] for words in found)
+    items = (re.findall(_ITEM, match[0].replace(" and ", ", ").replace(" or ", ", ")) for match in lists)
+    named = ([text for text in words if len(text) > 1 and text[0].isalpha()] for words in items)
     listed = next((words for words in named if word in words), [])
     return listed if listed or not word else next(_phrases_listed_with(request, word), [])
 
@@ -197,14 +198,14 @@ def _phrases_listed_with(request: str, phrase: str) -> Iterator[list[str]]:
             yield [phrase, *(other for other in phrases[1:] if other != phrase)]
 
 
-def _is_related(request: str, used: str, left: str) -> bool:
+def _is_related(request: str, used: str, unused: str) -> bool:
     """Return whether two values of a request are in one list, or have the same unit."""
-    found = [re.search(rf"(?<![\w.]){re.escape(text)}(?![\d_]|\.\d)", request) for text in (used, left)]
-    first, second = found
-    if not first or not second or (not left[0].isdigit() and (used in left or left in used)):
+    matches = [re.search(rf"(?<![\w.]){re.escape(text)}(?![\d_]|\.\d)", request) for text in (used, unused)]
+    first, second = matches
+    if not first or not second or (not unused[0].isdigit() and (used in unused or unused in used)):
         return False
-    units = [_BESIDE.match(request, each.end()) for each in found if each]
-    signs = [request[each.start() - 1 : each.start()] for each in found if each]
+    units = [_BESIDE.match(request, match.end()) for match in matches if match]
+    signs = [request[match.start() - 1 : match.start()] for match in matches if match]
     if (units[0] and units[1] and units[0][1] and units[0][1] == units[1][1]) or (
         signs[0] == signs[1] and signs[0] in {"$", "€", "£"}
     ):
@@ -225,14 +226,14 @@ def takes_more(
     They are at least half of its words: Chicago, IL. With `by_argument`, another argument may have had them,
     or a call of another tool.
     """
-    said = {*TERM.findall(request.casefold())}
-    said |= {text for number in numbers_in(request) for text in (number.text, number.share) if text}
-    before = [each["arguments"] for each in earlier if not by_argument or each["name"] == call["name"]]
+    words_said = {*TERM.findall(request.casefold())}
+    words_said |= {text for number in numbers_in(request) for text in (number.text, number.share) if text}
+    before = [other["arguments"] for other in earlier if not by_argument or other["name"] == call["name"]]
     for name, value in call["arguments"].items():
-        same = [{name: each.get(name)} for each in before] if by_argument else before
+        same = [{name: other.get(name)} for other in before] if by_argument else before
         used = set[str]().union(*chain.from_iterable(map(_words_of_texts, same)))
         for words in _words_of_texts({name: value}):
-            if 2 * len(words & said) >= len(words) and (words & said) - used:
+            if 2 * len(words & words_said) >= len(words) and (words & words_said) - used:
                 return True
     return False
 
@@ -245,10 +246,10 @@ def _words_of_texts(arguments: Mapping[str, Any]) -> list[set[str]]:
 
 def calls_text(calls: Sequence[Mapping[str, Any]]) -> str:
     """Return calls in lower case, with their names: a request for Spotify calls spotify.play."""
-    return json.dumps(calls, ensure_ascii=False).casefold()
+    return json_of(calls).casefold()
 
 
 def argument_values(arguments: Mapping[str, Any]) -> frozenset[str]:
     """Return the strings in arguments, and the numbers as JSON."""
-    scalars = [each for _, each, _ in locate(json.dumps(arguments, ensure_ascii=False)).scalars]
-    return frozenset(each[1:-1] if each[0] == '"' else each for each in scalars if not each.isalpha())
+    scalars = [text for _, text, _ in locate(json_of(arguments)).scalars]
+    return frozenset(text[1:-1] if text[0] == '"' else text for text in scalars if not text.isalpha())

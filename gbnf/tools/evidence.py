@@ -115,15 +115,15 @@ class Evidence:
 
     def summary(self) -> dict[str, Any]:
         """Return what is worth showing: texts that the request names, arguments that it does not, tools."""
-        known = [
-            (f"{tool}.{name}", each)
+        named = [
+            (f"{tool}.{name}", argument)
             for tool, arguments in self.arguments.items()
-            for name, each in arguments.items()
+            for name, argument in arguments.items()
         ]
-        choices = chain.from_iterable(each.choices for _, each in known)
+        choices = chain.from_iterable(argument.choices for _, argument in named)
         return {
             "named": tuple(dict.fromkeys([*self.phrases, *choices])),
-            "unmentioned": tuple(name for name, each in known if not each.is_supported),
+            "unmentioned": tuple(name for name, argument in named if not argument.is_supported),
             "likely": self.likely,
             "unlikely": self.unlikely,
         }
@@ -145,34 +145,35 @@ def gather_evidence(
     if use == "none":
         return None
     request = request[:LONGEST_REQUEST]
-    said = word_stems.__wrapped__(request)  # not kept: it may be somebody's
+    stems = word_stems.__wrapped__(request)  # not kept: it may be somebody's
     numbers, dates = numbers_in(request), dates_in(request)
     phrases = names_in(request) if use != "arguments" else ()
     written, earlier = calls_text(done), [argument_values(call["arguments"]) for call in done]
     used, last = frozenset[str]().union(*earlier), (earlier or [frozenset()])[-1]
-    left = tuple(phrase for phrase in phrases if phrase.casefold() not in written)
-    left_numbers = tuple(
-        each
-        for each in numbers
-        if used.isdisjoint({each.text, each.share}) and not any(each.text in name.split() for name in phrases)
+    new_phrases = tuple(phrase for phrase in phrases if phrase.casefold() not in written)
+    new_numbers = tuple(
+        number
+        for number in numbers
+        if used.isdisjoint({number.text, number.share})
+        and not any(number.text in name.split() for name in phrases)
     )
-    takes_numbers = bool(left_numbers) and any(last & {each.text, each.share} for each in numbers)
-    goes_on = takes_numbers or (bool(left) and any(phrase in last for phrase in phrases))
+    takes_numbers = bool(new_numbers) and any(last & {number.text, number.share} for number in numbers)
+    goes_on = takes_numbers or (bool(new_phrases) and any(phrase in last for phrase in phrases))
     by_tool: dict[str, dict[str, ArgumentEvidence]] = {}
     for tool in tools:
         args = tool.model_args()
         required = {*args.get("required", ()), *chain.from_iterable(args.get("requires_one_of", ()))}
-        known = by_tool.setdefault(tool.name, {})
-        may_be = left_numbers if takes_numbers and tool.name == done[-1]["name"] else numbers
+        evidence_of = by_tool.setdefault(tool.name, {})
+        may_be = new_numbers if takes_numbers and tool.name == done[-1]["name"] else numbers
         for name, schema in args.get("properties", {}).items():
-            each = _of_argument(name, schema, request, said, may_be, dates)
-            is_supported = each.is_supported or name in required or use == "values"
-            values = ArgumentEvidence() if use == "arguments" else each
-            known[name] = replace(values, is_supported=is_supported)
+            argument = _of_argument(name, schema, request, stems, may_be, dates)
+            is_supported = argument.is_supported or name in required or use == "values"
+            values = ArgumentEvidence() if use == "arguments" else argument
+            evidence_of[name] = replace(values, is_supported=is_supported)
     if use == "arguments":
         return Evidence(arguments=by_tool, request=request)
     used_by = {done[-1]["name"]: used} if goes_on else {}
-    return Evidence(left or phrases, by_tool, used_by, entries, request)
+    return Evidence(new_phrases or phrases, by_tool, used_by, entries, request)
 
 
 def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evidence) -> dict[str, Any]:
@@ -182,12 +183,12 @@ def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evid
     request is one sentence and supports exactly one other enum value, or one other value quoted in the
     description; or a default unit by the only unit of the request, if both measure the same.
     """
-    properties, known = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
-    units = {(one or other).casefold() for one, other in _MEASURE.findall(evidence.request)}
+    properties, evidence_of = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
+    units = {(unit or counted).casefold() for unit, counted in _MEASURE.findall(evidence.request)}
     is_one = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(evidence.request)) < 2
 
     def stated(name: str, value: Any) -> Any:
-        choices, schema = known.get(name, ArgumentEvidence()).choices, properties.get(name)
+        choices, schema = evidence_of.get(name, ArgumentEvidence()).choices, properties.get(name)
         described = schema if isinstance(schema, Mapping) else {}
         in_text = _DEFAULT.search(str(described.get("description")))
         if not isinstance(value, str) or value != described.get("default", in_text and in_text[2]):
@@ -215,32 +216,32 @@ def _of_argument(
     name: str,
     schema: Any,
     request: str,
-    said: frozenset[str],
+    stems: frozenset[str],
     numbers: tuple[RequestNumber, ...],
     dates: tuple[date, ...],
 ) -> ArgumentEvidence:
-    known = schema if isinstance(schema, Mapping) else {}
-    is_list = known.get("type") == "array"
-    items = known.get("items") if is_list else known
+    declared = schema if isinstance(schema, Mapping) else {}
+    is_list = declared.get("type") == "array"
+    items = declared.get("items") if is_list else declared
     item = items if isinstance(items, Mapping) else {}
-    is_named = bool(said & word_stems(name))
-    choices = _named_choices(said, item.get("enum"), is_list=is_list)
+    is_named = bool(stems & word_stems(name))
+    choices = _named_choices(stems, item.get("enum"), is_list=is_list)
     if item.get("type") == "string" and "enum" not in item:
-        quoted = [text for _, text in _QUOTED_OPTION.findall(str(known.get("description")))]
-        choices = _named_choices(said, quoted, least=1)
+        quoted = [text for _, text in _QUOTED_OPTION.findall(str(declared.get("description")))]
+        choices = _named_choices(stems, quoted, least=1)
     if form := _date_form(item):
         choices = tuple(dict.fromkeys(day.strftime(form) for day in dates))
-    values = tuple(_as_values(numbers, item.get("type"), f"{name} {known.get('description')}"))
+    values = tuple(_as_values(numbers, item.get("type"), f"{name} {declared.get('description')}"))
     is_named |= "year" in name.lower() and any(_PLAUSIBLE_YEAR.fullmatch(value) for value in values)
     is_named |= "month" in name.lower() and names_month(request)
     is_named |= "unit" in name.lower() and "enum" not in item and _MEASURE.search(request) is not None
-    is_affirmed = is_named and known.get("type") == "boolean"
+    is_affirmed = is_named and declared.get("type") == "boolean"
     return ArgumentEvidence(
-        is_named or bool(choices) or _is_described(said, known),
+        is_named or bool(choices) or _is_described(stems, declared),
         choices,
         values,
         is_affirmed,
-        _examples(known, request),
+        _examples(declared, request),
         is_list,
         "enum" in item,
         bool(choices) or is_affirmed or (is_named and bool(values)),
@@ -258,14 +259,14 @@ def _as_values(numbers: Iterable[RequestNumber], kind: Any, about: str) -> Itera
 
 
 def _named_choices(
-    said: frozenset[str], choices: Any, *, is_list: bool = False, least: float = 0
+    request_stems: frozenset[str], choices: Any, *, is_list: bool = False, least: float = 0
 ) -> tuple[str, ...]:
     """Return the choices that a request supports, with `least` of their words or more."""
     shares: dict[str, float] = {}
     for value in choices if isinstance(choices, list) else ():
         words = [stems for word in _WORD.findall(str(value)) if (stems := word_stems(word))]
         if isinstance(value, str) and words:
-            shares[value] = sum(not said.isdisjoint(stems) for stems in words) / len(words)
+            shares[value] = sum(not request_stems.isdisjoint(stems) for stems in words) / len(words)
     most = max(shares.values(), default=0)
     least = max(least, min(most, _LISTED_SHARE) if is_list else most)
     return tuple(value for value, share in shares.items() if share >= least > 0)
@@ -292,8 +293,8 @@ def _examples(schema: Mapping[str, Any], request: str) -> tuple[str, ...]:
     return (described, *(name for name in names if name.casefold() not in request.casefold()))
 
 
-def _is_described(said: frozenset[str], schema: Mapping[str, Any]) -> bool:
+def _is_described(stems: frozenset[str], schema: Mapping[str, Any]) -> bool:
     """Return whether the description of an argument has enough words of the request, in any language."""
     described = schema.get("description", "")
     texts = described.values() if isinstance(described, Mapping) else (described,)
-    return any(len(said & word_stems(text)) >= _DESCRIPTION_WORDS for text in texts if isinstance(text, str))
+    return any(len(stems & word_stems(text)) >= _DESCRIPTION_WORDS for text in texts if isinstance(text, str))

@@ -94,9 +94,9 @@ def function_tool(
     parameters, context, findings = _parameters(function, called)
     model = ArgumentsModel(called, parameters, texts)
     run = {"effect": effect, "confirm": confirm, "repeatable": repeatable, "timeout_s": timeout_s}
-    made = build_tool(called, summary, model.json_schema(), run=run, extra={})
+    built = build_tool(called, summary, model.json_schema(), run=run, extra={})
     call = FunctionCall(function, model, context, own_process)
-    return replace(made, function=call, findings=(*made.findings, *findings))
+    return replace(built, function=call, findings=(*built.findings, *findings))
 
 
 def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
@@ -105,18 +105,18 @@ def functions_of(module: ModuleType) -> list[Callable[..., Any]]:
     Raises InvalidArgumentError if there are none.
     """
     public = [value for name, value in vars(module).items() if not name.startswith("_")]
-    found = [value for value in public if isinstance(getattr(value, _ATTRIBUTE, None), Tool)] or [
+    functions = [value for value in public if isinstance(getattr(value, _ATTRIBUTE, None), Tool)] or [
         value
         for value in public
         if inspect.isfunction(value) and value.__module__ == module.__name__ and value.__annotations__
         if inspect.signature(value).parameters.keys() <= value.__annotations__.keys()
     ]
-    if not found:
+    if not functions:
         raise InvalidArgumentError(
             f"the module {module.__name__!r} has no function marked by `gbnf.tool`, and no public one with "
             "annotated parameters."
         )
-    return found
+    return functions
 
 
 class FunctionCall:
@@ -142,12 +142,10 @@ class FunctionCall:
 
 def _positional(function: Callable[..., Any], values: dict[str, Any]) -> list[Any]:
     """Take the positional-only parameters out of `values`; those before the last one given have defaults."""
-    only = [
-        each for each in inspect.signature(function).parameters.values() if each.kind is each.POSITIONAL_ONLY
-    ]
+    only = [arg for arg in inspect.signature(function).parameters.values() if arg.kind is arg.POSITIONAL_ONLY]
     while only and only[-1].name not in values:
         only.pop()
-    return [values.pop(each.name, each.default) for each in only]
+    return [values.pop(arg.name, arg.default) for arg in only]
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:
@@ -174,7 +172,7 @@ def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         parsed = parse(text)
     except ParseError:
         return text, {}
-    texts = {each.arg_name: " ".join(each.description.split()) for each in parsed.params if each.description}
+    texts = {arg.arg_name: " ".join(arg.description.split()) for arg in parsed.params if arg.description}
     parts = (parsed.short_description, parsed.long_description)
     return "\n\n".join(part for part in parts if part), texts
 

@@ -21,13 +21,13 @@ from gbnf.tools.tool import Tool
 _MOST_REMOVED = 100
 
 
-def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+def loosened_argument_schema(tool: str, source: Any) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """Return the schema without what `checked_argument_schema` refuses, and a finding for each part of it.
 
-    Where nothing is left, the schema allows any arguments. `given` consists of JSON values.
+    Where nothing is left, the schema allows any arguments. `source` consists of JSON values.
     """
     findings: list[Finding] = []
-    schema = given
+    schema = source
     while len(findings) < _MOST_REMOVED:
         while (rewritten := as_2020_12(schema)) != schema:  # what was malformed before may be rewritten now
             schema = rewritten
@@ -37,8 +37,8 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
             if not error.path:
                 break
             if (local := _local_reference(schema, error)) is not None:
-                schema, found = local
-                findings.append(replace(found, tool=tool))
+                schema, finding = local
+                findings.append(replace(finding, tool=tool))
                 continue
             path, is_schema = _removable(error.path)
             declares = error.problem == UNDECLARED
@@ -50,8 +50,8 @@ def loosened_argument_schema(tool: str, given: Any) -> tuple[dict[str, Any], tup
                 break
             what = "so any value of it is accepted" if declares else "so it is ignored"
             kind: Kind = "undeclared" if declares else "loosened"
-            found = Finding(tool, path_pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
-            findings.append(found)
+            finding = Finding(tool, path_pointer(path[:-1]), str(path[-1]), kind, f"{error.problem}, {what}")
+            findings.append(finding)
     problem = "the schema of the arguments cannot be used, so any arguments are accepted"
     findings.append(Finding(tool, "", "args", "loosened", problem))
     return {"type": "object", "additionalProperties": True}, tuple(findings)
@@ -65,8 +65,8 @@ def _local_reference(schema: Any, error: ArgumentSchemaError) -> tuple[Any, Find
         here = schema
         for step in error.path[:end]:
             here = here[step]
-        if (found := resolve_pointer(error.value, here)) is not None and isinstance(found[1], Mapping | bool):
-            target = path_pointer((*error.path[:end], *found[0]))
+        if (local := resolve_pointer(error.value, here)) is not None and isinstance(local[1], Mapping | bool):
+            target = path_pointer((*error.path[:end], *local[0]))
             reason = f"{error.value!r} is not defined at the root, so {target} is used"
             finding = Finding("", path_pointer(error.path[:-1]), "$ref", "undeclared", reason)
             return _replaced(schema, error.path, f"#{quote(target)}"), finding

@@ -89,8 +89,8 @@ MIN_MEMORY_MB = 64
 MAX_DEPTH = 80
 
 _TABLES = {
-    "offer": {each.name for each in fields(OfferPolicy)},
-    "run": {each.name for each in fields(RunPolicy)},
+    "offer": {policy_field.name for policy_field in fields(OfferPolicy)},
+    "run": {policy_field.name for policy_field in fields(RunPolicy)},
 }
 _MEANT = {"timeout": "timeout_s", "memory": "memory_mb", "max_result": "max_result_kb"}
 """Names of keys without their unit, which are less similar than misspelt ones."""
@@ -127,8 +127,8 @@ def manifest_fields(
         # Nothing here depends on it, and other runtimes use other types.
         extra["affinity"], affinity = affinity, []
     offer, run = check.offer(check.table(content, "offer")), check.run(check.table(content, "run"))
-    for table, known in _TABLES.items():
-        if unknown := {key: value for key, value in content.get(table, {}).items() if key not in known}:
+    for table, keys in _TABLES.items():
+        if unknown := {key: value for key, value in content.get(table, {}).items() if key not in keys}:
             extra[table] = unknown
     declared, undeclared = without_undeclared(name, args)
     findings = (*_misspelt_keys(name, content), *misspelt_keywords(name, args), *without_null(name, args))
@@ -156,7 +156,7 @@ def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
             continue
         meant = similar_key(key, _KNOWN) or similar_key(key, inner.values())
         if meant is not None or key in inner.values():
-            full = next((place for place, each in inner.items() if each == (meant or key)), meant or key)
+            full = next((place for place, field in inner.items() if field == (meant or key)), meant or key)
             yield misspelt(name, "", key, full)
     for table, keys in _TABLES.items():
         for key in content.get(table, {}):
@@ -302,13 +302,13 @@ class _ManifestChecker:
     ) -> tuple[str, ...]:
         """Return an array of strings that match a pattern, none if the key is missing."""
         name = key.partition(".")[2]
-        found = table.get(name, [])
-        if not isinstance(found, list):
-            self.fail(key, found, f"{name} must be an array of {kind}", example)
-        for index, word in enumerate(found):
+        entries = table.get(name, [])
+        if not isinstance(entries, list):
+            self.fail(key, entries, f"{name} must be an array of {kind}", example)
+        for index, word in enumerate(entries):
             if not isinstance(word, str) or not re.fullmatch(pattern, word):
                 self.fail(f"{key}[{index}]", word, problem, hint)
-        return tuple(found)
+        return tuple(entries)
 
     def run(self, table: dict[str, Any]) -> RunPolicy:
         """Return the policy of `[run]`."""

@@ -35,9 +35,9 @@ _OTHERS = ("x-", "X-", "_", "@")
 _SIMILARITY = 0.82
 
 
-def similar_key(key: str, known: Iterable[str]) -> str | None:
+def similar_key(key: str, names: Iterable[str]) -> str | None:
     """Return the known key that `key` is probably meant to be; None if there is none, or `key` is known."""
-    by_fold = {_folded(name): name for name in sorted(known)}  # the first of equally similar ones
+    by_fold = {_folded(name): name for name in sorted(names)}  # the first of equally similar ones
     close = get_close_matches(_folded(key), by_fold, n=1, cutoff=_SIMILARITY)
     return by_fold[close[0]] if close and by_fold[close[0]] != key else None
 

@@ -76,15 +76,15 @@ class PhraseMatcher:
 
         "google" is not found in "google docs" if that is a marker too.
         """
-        found: set[str] = set()
+        longest: set[str] = set()
         reached = 0  # the furthest end of the spans that begin before, or here and are longer
         for (_, end), markers in sorted(
             self._spans(text).items(), key=lambda span: (span[0][0], -span[0][1])
         ):
             if end > reached:
-                found |= markers if self._others.isdisjoint(markers) else set()
+                longest |= markers if self._others.isdisjoint(markers) else set()
                 reached = end
-        return frozenset(found)
+        return frozenset(longest)
 
     def _spans(self, text: str) -> dict[tuple[int, int], set[str]]:
         """Return the markers by their spans, as positions of words."""

@@ -139,7 +139,7 @@ class _FilterRules:
             tuple(providers.items()), tuple(unrelated_phrases)
         ).read(query)
         plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
-        self._found = _finder(plain).find_all(query)
+        self._markers = _finder(plain).find_all(query)
         self._query = query
 
     def asks_for(self, tool: Tool) -> bool:
@@ -160,10 +160,10 @@ class _FilterRules:
 
     def _no_marker(self, tool: Tool) -> str:
         offer = tool.offer
-        found = (
-            _finder(offer.markers, offer.not_in).find_longest(self._query) if offer.not_in else self._found
+        markers = (
+            _finder(offer.markers, offer.not_in).find_longest(self._query) if offer.not_in else self._markers
         )
-        if not offer.markers or not found.isdisjoint(offer.markers):
+        if not offer.markers or not markers.isdisjoint(offer.markers):
             return ""
         return f"the request contains none of its markers ({_some(tool.offer.markers)})"
 
@@ -203,9 +203,9 @@ class _ProviderPhrases:
         """Return the suffixes of the providers that `query` names, and of those that it names as places."""
         if not self._names.find_all(query):  # each topic's phrase contains the name of a place
             return frozenset(), frozenset()
-        found = self._markers.find_longest(query)
+        phrases = self._markers.find_longest(query)
         named, placed = (
-            frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(found))
+            frozenset(suffix for suffix, words in table.items() if not words.isdisjoint(phrases))
             for table in (self._words, self._places)
         )
         return named, placed

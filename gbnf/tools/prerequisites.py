@@ -26,13 +26,13 @@ def with_prerequisites(tools: Iterable[Tool], pool: Sequence[Tool]) -> tuple[Too
     """Return `tools` and the tools that they come after, also indirectly, in the order of `pool`."""
     by_name = {tool.name: tool for tool in pool}
     pending = list(tools)
-    found = {tool.name for tool in pending}
+    names = {tool.name for tool in pending}
     while pending:
         for name in pending.pop().offer.after:
-            if name in by_name and name not in found:
-                found.add(name)
+            if name in by_name and name not in names:
+                names.add(name)
                 pending.append(by_name[name])
-    return tuple(tool for tool in pool if tool.name in found)
+    return tuple(tool for tool in pool if tool.name in names)
 
 
 def unreachable_tools(pool: Sequence[Tool]) -> dict[Tool, str]:

@@ -158,12 +158,12 @@ class BM25Ranker:
         names = set(_NAME.findall(query))
         scores = [_NAMED if tool.name.casefold() in names else 0.0 for tool in tools]
         for terms, weight in _query_words(query).items():
-            found = [max(document.get(term, 0.0) for term in terms) for document in documents]
-            containing = sum(frequency > 0 for frequency in found)
+            frequencies = [max(document.get(term, 0.0) for term in terms) for document in documents]
+            containing = sum(frequency > 0 for frequency in frequencies)
             if not containing:
                 continue
             rarity = weight * math.log1p(_COMMON / containing)
-            for index, frequency in enumerate(found):
+            for index, frequency in enumerate(frequencies):
                 scores[index] += rarity * frequency / (frequency + _SATURATION)
         text = _spaced(query)
         return [
@@ -187,8 +187,8 @@ def common_words(query: str, tool: Tool, *, of_purpose: bool = False) -> tuple[s
         return ()
     languages = _languages(tuple(words))
     document = _document(tool, of_purpose=of_purpose)
-    found = (word for word in words if any(term in document for term in _terms(word, languages)))
-    return tuple(islice(found, _MAX_QUERY_WORDS))
+    common = (word for word in words if any(term in document for term in _terms(word, languages)))
+    return tuple(islice(common, _MAX_QUERY_WORDS))
 
 
 def says_no_more(query: str, tool: Tool) -> bool:
@@ -266,9 +266,7 @@ def _phrases(tool: Tool) -> tuple[str, ...]:
 @schema_cache(maxsize=8192)
 def _requested(tool: Tool) -> frozenset[str]:
     """Return the terms of what a tool does and how it is asked for."""
-    if words := _words_of_affinity(tool):
-        return frozenset(term for word in words for terms in _affinity_terms(word) for term in terms)
-    return _purpose(tool)
+    return _affinity(tool) if _words_of_affinity(tool) else _purpose(tool)
 
 
 @schema_cache(maxsize=8192)
@@ -350,8 +348,8 @@ def _is_subject(query: str, tool: Tool) -> bool:
     words = [word for pattern, word in _IMPLIED if pattern.search(text)]
     words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
     implied = {term for word in words for term in _terms(word, ("english",))}
-    said = {term for terms in _query_words(text) for term in terms}
-    has_word = not said.isdisjoint(_affinity(tool)) or bool(_phrases_in(text, tool))
+    stems = {term for terms in _query_words(text) for term in terms}
+    has_word = not stems.isdisjoint(_affinity(tool)) or bool(_phrases_in(text, tool))
     return has_word or not implied.isdisjoint(_document(tool))
 
 
@@ -359,7 +357,9 @@ def _required_numbers(tool: Tool) -> int:
     """Return how many arguments of a call have to be numbers."""
     properties = tool.args.get("properties", {})
     required = [properties.get(name) for name in tool.args.get("required", ())]
-    return sum(isinstance(each, Mapping) and each.get("type") in ("integer", "number") for each in required)
+    return sum(
+        isinstance(schema, Mapping) and schema.get("type") in ("integer", "number") for schema in required
+    )
 
 
 def request_language(query: str, tools: Sequence[Tool]) -> str:
@@ -431,11 +431,13 @@ def _document(tool: Tool, *, of_purpose: bool = False) -> Mapping[str, float]:
         if of_purpose and field not in _PURPOSE:
             continue
         weight, typical = _FIELDS[field]
-        found = (
-            [*_affinity_terms(text)] if field == "affinity" else [each for _, each in _stemmed(text) if each]
+        words = (
+            [*_affinity_terms(text)]
+            if field == "affinity"
+            else [terms for _, terms in _stemmed(text) if terms]
         )
-        share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(found) / typical)
-        for terms in found:
+        share = weight / (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(words) / typical)
+        for terms in words:
             for term in terms:
                 frequencies[term] += share
     return frequencies
@@ -455,7 +457,7 @@ def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
         if not isinstance(schema, Mapping):
             continue
         choices = schema.get("enum", [schema.get("const")])
-        values += [each for each in choices if isinstance(each, str)] if isinstance(choices, list) else []
+        values += [word for word in choices if isinstance(word, str)] if isinstance(choices, list) else []
         described = schema.get("description")
         for language, text in (described if isinstance(described, Mapping) else {"": described}).items():
             if isinstance(text, str):

@@ -132,7 +132,7 @@ def _names(request: str) -> Iterator[str]:
             if begins and first[1:] == first[1:].lower():
                 text = others.removeprefix("of ").removeprefix("the ")  # its capital letter begins a sentence
             if "," in text and _LIST_END.match(unquoted, name.end()):
-                yield from (each.strip() for each in text.removeprefix(number).split(","))
+                yield from (part_of_list.strip() for part_of_list in text.removeprefix(number).split(","))
                 continue
             words = text.removeprefix(number).split()
             if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
@@ -155,16 +155,16 @@ def numbers_in(request: str) -> tuple[RequestNumber, ...]:
 
 
 def _numbers(request: str) -> Iterator[RequestNumber]:
-    for found in _NUMBER.finditer(request):
-        if len(found["whole"]) > _MOST_DIGITS or len(found["fraction"] or "") > _MOST_DIGITS:
+    for match in _NUMBER.finditer(request):
+        if len(match["whole"]) > _MOST_DIGITS or len(match["fraction"] or "") > _MOST_DIGITS:
             continue
-        unit = (found["unit"] or "").casefold()
-        digits = found["whole"].replace(",", "") + (found["fraction"] or "").replace(",", ".")
-        if found["power"]:
-            yield RequestNumber(str(float(f"{found['sign']}{digits}{found['power']}".replace("−", "-"))))
+        unit = (match["unit"] or "").casefold()
+        digits = match["whole"].replace(",", "") + (match["fraction"] or "").replace(",", ".")
+        if match["power"]:
+            yield RequestNumber(str(float(f"{match['sign']}{digits}{match['power']}".replace("−", "-"))))
             continue
         value = Decimal(digits)
-        value = (-value if found["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
+        value = (-value if match["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
         yield RequestNumber(
             _decimal_text(value), _decimal_text(value / 100) if unit in {"%", "percent"} else ""
         )

@@ -30,7 +30,7 @@ _UTC: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::00)?(?:Z|\+00:00)")
 _ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECASE)
 
 
-def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") -> dict[str, Any]:
+def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") -> dict[str, Any]:
     """Return the arguments of a call with their texts as the request spells them.
 
     A text that is only the end of a path of the request becomes that path; one that has another text of the
@@ -38,7 +38,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     request quotes in it; a text that the request has in other letter case is written as there; and one
     with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
     that, as does one that begins with it, unless it describes a text: "write a poem to a.txt". A list some of
-    whose texts are in the request has none that are neither there nor in `known`, the results so far, if the
+    whose texts are in the request has none that are neither there nor in `results`, those so far, if the
     first ones have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and
     15", become the first of them. The two times of "from 14:00 to 16:30" become one interval.
     """
@@ -49,21 +49,21 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
     dictated += [(match["text"], False) for match in _SHOULD_HAVE.finditer(request)]
     instructions = {match[0].casefold(): match["text"] for match in _DICTATED.finditer(request)}
     names = names_in(request)
-    said = frozenset(TERM.findall(request.casefold()))
-    groups = said | frozenset(TERM.findall(known.casefold()))
+    words_said = frozenset(TERM.findall(request.casefold()))
+    groups = words_said | frozenset(TERM.findall(results.casefold()))
 
     ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
     whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
     listed = {number: first for number, first in joined.items() if number not in whole}
 
-    def completed(text: str) -> str:
+    def completed(text: str, _name: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
             return text[: len("2026-01-05T09:00")]
         owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
-    def spelled(text: str) -> str:
+    def spelled(text: str, _name: str) -> str:
         inside = [other for other in texts if other != text and len(other) > 1 and other in text]
         if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
             return quoted[0]
@@ -77,7 +77,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
             if instruction in text.casefold():  # a small model writes the request itself
                 return whole
         for whole, is_marked in dictated:
-            if _means(text, whole, said) or _has_dictated(text, whole, is_marked=is_marked):
+            if _means(text, whole, words_said) or _has_dictated(text, whole, is_marked=is_marked):
                 return whole
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
@@ -89,8 +89,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, known: str = "") ->
         if len(items) == 2 and [item[-5:] for item in items] in ranges:
             return ["/".join(items)]
         parts = {item: TERM.findall(item.casefold()) for item in items}
-        kept = [item for item in items if parts[item] and groups.issuperset(parts[item])]
-        return kept if any(re.search(r"[\d@]", item) for item in kept) else items
+        supported_items = [item for item in items if parts[item] and groups.issuperset(parts[item])]
+        return supported_items if any(re.search(r"[\d@]", item) for item in supported_items) else items
 
     arguments = _each_text(arguments, completed, supported, listed)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
@@ -124,8 +124,8 @@ _CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re
 
 def appends(request: str) -> str:
     """Return the file that a request adds something to: add a line with milk to list.txt; "" if none."""
-    found = _APPENDS.search(request[:LONGEST_REQUEST])
-    return found["path"].rstrip(".,;?!)") if found else ""
+    match = _APPENDS.search(request[:LONGEST_REQUEST])
+    return match["path"].rstrip(".,;?!)") if match else ""
 
 
 def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
@@ -147,23 +147,18 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     if len(texts) < len(entries) or not is_passed_on:
         return dict(arguments)
 
-    def filled(value: Any, name: str) -> Any:
-        match value:
-            case str() if is_added and _CONTENT_NAME.fullmatch(name):
-                has_all = set(texts[0].split()) <= set(value.split())
-                return value if has_all else f"{texts[0].rstrip()}\n{value}"
-            case str() if _CONTENT_NAME.fullmatch(name) and value not in request:
-                written = set(TERM.findall(value.casefold()))
-                is_part = bool(written) and written <= words
-                has_most = len(read & written) >= _MOST_WORDS * len(read)
-                return value if is_part or has_most else "\n".join(texts)
-            case Mapping():
-                return {key: filled(member, key) for key, member in value.items()}
-            case list():
-                return [filled(member, name) for member in value]
-        return value
+    def filled(text: str, name: str) -> str:
+        if not _CONTENT_NAME.fullmatch(name) or (text in request and not is_added):
+            return text
+        if is_added:
+            has_all = set(texts[0].split()) <= set(text.split())
+            return text if has_all else f"{texts[0].rstrip()}\n{text}"
+        written = set(TERM.findall(text.casefold()))
+        is_part = bool(written) and written <= words
+        has_most = len(read & written) >= _MOST_WORDS * len(read)
+        return text if is_part or has_most else "\n".join(texts)
 
-    return {key: filled(member, key) for key, member in arguments.items()}
+    return dict(_each_text(arguments, filled))
 
 
 _PATH_ARGUMENT: Final = re.compile(
@@ -174,19 +169,19 @@ _WINDOWS_PATH: Final = re.compile(r"[\w.*\\-]+")
 _PLACEHOLDER_WORDS: Final = frozenset({"path", "to", "your", "folder", "directory", "workspace"})
 
 
-def with_known_paths(arguments: Mapping[str, Any], tool: Tool, known: str) -> dict[str, Any]:
+def with_known_paths(arguments: Mapping[str, Any], tool: Tool, context: str) -> dict[str, Any]:
     """Return the arguments of a call that reads, with paths of what is known.
 
-    `known`: the request, and the results so far. The workspace takes the place of a folder that nobody has
+    `context`: the request, and the results so far. The workspace takes the place of a folder that nobody has
     named, unless the tool's description does: a small model searches "path/to/workspace". Backslashes become
     slashes if nothing that is known has one.
     """
     described = json.dumps([dict(tool.descriptions), tool.args], ensure_ascii=False, default=str)
-    has_backslashes, known = "\\" in known, known.casefold()
+    has_backslashes, context = "\\" in context, context.casefold()
 
     def is_invented(folder: str) -> bool:
         parts = TERM.findall(folder.casefold())
-        return bool(parts) and not any(part in known for part in parts if part not in _PLACEHOLDER_WORDS)
+        return bool(parts) and not any(part in context for part in parts if part not in _PLACEHOLDER_WORDS)
 
     def path(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -220,13 +215,13 @@ def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collectio
     """
     request = request[:LONGEST_REQUEST]
     names = {_file_path(match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)}
-    found = {_file_path(entry): entry for entry in entries}
-    known = {*found, *(path.rpartition("/")[2] for path in found)}
+    path_of = {_file_path(entry): entry for entry in entries}
+    file_names = {*path_of, *(path.rpartition("/")[2] for path in path_of)}
     if not names or not all(
-        name in known and _FILE_NAME.fullmatch(name.rpartition("/")[2]) for name in names
+        name in file_names and _FILE_NAME.fullmatch(name.rpartition("/")[2]) for name in names
     ):
         return frozenset()
-    folders = {part for path in found for part in path.split("/")[:-1]}
+    folders = {part for path in path_of for part in path.split("/")[:-1]}
     words = re.findall(r"\w+", PATH.sub(" ", request).casefold())
     if not all(_ONLY.fullmatch(word) or word in folders for word in words):
         return frozenset()
@@ -240,7 +235,7 @@ def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collectio
     return frozenset(
         item
         for item in items
-        if (path := _file_path(item)) in found
+        if (path := _file_path(item)) in path_of
         and _FILE_NAME.fullmatch(path.rpartition("/")[2])
         and names.isdisjoint({path, path.rpartition("/")[2]})
     )
@@ -332,7 +327,7 @@ _MOST_ADDED: Final = 2
 _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
 
 
-def _means(text: str, whole: str, said: frozenset[str]) -> bool:
+def _means(text: str, whole: str, words: frozenset[str]) -> bool:
     """Return whether a text has most words of another and no others, or begins with it and adds few."""
     terms, expected = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
     some, every = set(terms), set(expected)
@@ -341,7 +336,7 @@ def _means(text: str, whole: str, said: frozenset[str]) -> bool:
         terms[: len(expected)] == expected
         and not PATH.fullmatch(text)
         and len(others) <= _MOST_ADDED
-        and others <= said
+        and others <= words
     )
     return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
 
@@ -370,7 +365,7 @@ def _has_dictated(text: str, whole: str, *, is_marked: bool) -> bool:
     if len(every) < 2 or {word for word in some if word.isdigit()} - {*every}:
         return False  # it has a number that the model has computed
     if is_marked:
-        return any(some[at : at + len(every)] == every for at in range(len(some) - len(every) + 1))
+        return any(some[start : start + len(every)] == every for start in range(len(some) - len(every) + 1))
     is_beginning = text.casefold().startswith(whole.casefold()) and not _DETERMINED.match(whole)
     return is_beginning and _SAYS_OF_IT.match(text[len(whole) :]) is not None
 
@@ -396,21 +391,23 @@ def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
 
 def _each_text(
     value: Any,
-    change: Callable[[str], str],
+    change: Callable[[str, str], str],
     select: Callable[[list[Any]], list[Any]] = list,
     numbers: Mapping[int, int] = MappingProxyType({}),
+    name: str = "",
 ) -> Any:
+    """Return a value with its texts changed; `change` takes a text and the name of the property it is in."""
     match value:
         case str():
-            return change(value)
+            return change(value, name)
         case int() if not isinstance(value, bool):
             return numbers.get(value, value)
         case Mapping():
-            return {key: _each_text(member, change, select, numbers) for key, member in value.items()}
+            return {key: _each_text(member, change, select, numbers, key) for key, member in value.items()}
         case list():
-            return [_each_text(member, change, select, numbers) for member in select(value)]
+            return [_each_text(member, change, select, numbers, name) for member in select(value)]
     return value
 
 
 def _texts_in(value: Any) -> frozenset[str]:
-    return frozenset(each for each in scalars_of(value) if isinstance(each, str))
+    return frozenset(scalar for scalar in scalars_of(value) if isinstance(scalar, str))

@@ -181,7 +181,7 @@ class _SourceReader:
                 described_tool(source["function"], self._named),
                 path,
                 f"{key}.function".removeprefix("."),
-                given=source["function"].get("name"),
+                source_name=source["function"].get("name"),
             )
         elif "args" in source:
             self._add(Tool.from_mapping(source), path, key)
@@ -189,13 +189,13 @@ class _SourceReader:
             isinstance(source.get("name"), str)
             and source.get("type", "function") == "function"  # without parameters
         ):
-            self._add(described_tool(source, self._named), path, key, given=source.get("name"))
+            self._add(described_tool(source, self._named), path, key, source_name=source.get("name"))
         elif isinstance(source.get("title"), str) and not isinstance(source.get("name"), str):
             schema = {name: value for name, value in source.items() if name != "description"}
             text = source.get("description", "")
             title = re.sub(r"\W+", "_", source["title"].strip(), flags=re.ASCII)
             tool = build_tool(self._named(title), _text(text), schema, run={}, extra={})
-            self._add(tool, path, key, given=source["title"])
+            self._add(tool, path, key, source_name=source["title"])
         elif (
             isinstance(kind := source.get("type"), str)
             and kind not in {"function", *TYPES}
@@ -214,16 +214,16 @@ class _SourceReader:
             return valid_name(name) if name.strip() else name
         return self.prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
-    def _add(self, tool: Tool, path: Path, key: str, *, given: str | None = None) -> None:
-        """Add a tool, which is renamed already if `given` is its name in the source."""
-        origin = _Origin(path, key, given or tool.name)
-        if given in RESERVED_NAMES and self.prefix is None:
-            reason = f"{given!r} is the name of a built-in tool, so {tool.name} is used"
+    def _add(self, tool: Tool, path: Path, key: str, *, source_name: str | None = None) -> None:
+        """Add a tool, which is renamed already if `source_name` is its name in the source."""
+        origin = _Origin(path, key, source_name or tool.name)
+        if source_name in RESERVED_NAMES and self.prefix is None:
+            reason = f"{source_name!r} is the name of a built-in tool, so {tool.name} is used"
             tool = replace(
                 tool, findings=(Finding(tool.name, "", "name", "loosened", reason), *tool.findings)
             )
         if self.prefix is not None:
-            if given is None:
+            if source_name is None:
                 name = self._named(tool.name)
                 findings = tuple(replace(finding, tool=name) for finding in tool.findings)
                 tool = replace(tool, name=name, findings=findings)
@@ -243,8 +243,8 @@ def described_tool(source: Mapping[Any, Any], rename: Callable[[Any], Any] = lam
     `rename` returns its name here. Raises ManifestError, for the name only: a malformed schema is loosened.
     """
     schema: Any = next((source[key] for key in _SCHEMA_KEYS if source.get(key) is not None), {})
-    known = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
-    extra = {str(key): value for key, value in source.items() if key not in known}
+    read_keys = {"type", "name", "description", "strict", "annotations", *_SCHEMA_KEYS}
+    extra = {str(key): value for key, value in source.items() if key not in read_keys}
     description = _text(source.get("description")) or _text(source.get("title"))
     return build_tool(rename(source.get("name")), description, schema, run=_policy(source), extra=extra)
 
@@ -307,11 +307,11 @@ def _files(sources: list[Source], errors: list[ManifestError]) -> Iterator[Path]
     for source in sources:
         path = Path(source)
         if path.is_dir():
-            found = list(_below(path, errors))
-            if not found:
+            manifests = list(_below(path, errors))
+            if not manifests:
                 hint = f"Give a folder that contains <name>/{FILE_NAME}, or a manifest file."
                 errors.append(ManifestError(path, "", None, f"the folder contains no {FILE_NAME}", hint))
-            yield from found
+            yield from manifests
         else:
             yield path
 

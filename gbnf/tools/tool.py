@@ -96,8 +96,8 @@ class Tool:
         if not self._fingerprint:
             content = (
                 self.name, self.version, self.descriptions, self.args, self.affinity, self.extra,
-                [getattr(self.offer, each.name) for each in fields(self.offer)],
-                [getattr(self.run, each.name) for each in fields(self.run)],
+                [getattr(self.offer, policy.name) for policy in fields(self.offer)],
+                [getattr(self.run, policy.name) for policy in fields(self.run)],
                 None if self.path is None else str(self.path),
                 *(() if self.function is None else (function_name(self.function),)),
                 *map(str, self.findings),
@@ -135,9 +135,9 @@ def localized(text: object, language: str = "en") -> str:
     if not isinstance(text, Mapping):
         return ""
     for wanted in (language, primary_language(language), "en", *text):
-        found = text.get(wanted)
-        if isinstance(found, str):
-            return found
+        translation = text.get(wanted)
+        if isinstance(translation, str):
+            return translation
     return ""
 
 
@@ -159,8 +159,8 @@ def without_runtime_resolved(schema: Any) -> Any:
         return schema
     properties = schema.get("properties", {})
     removed = {name for name, member in properties.items() if is_runtime_resolved(member)}
-    kept = without_properties(schema, removed) if removed else schema
-    return map_subschemas(kept, lambda _path, member: without_runtime_resolved(member))
+    visible = without_properties(schema, removed) if removed else schema
+    return map_subschemas(visible, lambda _path, member: without_runtime_resolved(member))
 
 
 def without_properties(schema: Mapping[str, Any], removed: Collection[str]) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def without_properties(schema: Mapping[str, Any], removed: Collection[str]) -> d
     A group of `requires_one_of` that has no other is left out.
     """
     properties = schema.get("properties", {})
-    kept = {name: member for name, member in properties.items() if name not in removed}
-    changed: dict[str, Any] = {**schema, "properties": kept}
+    others = {name: member for name, member in properties.items() if name not in removed}
+    changed: dict[str, Any] = {**schema, "properties": others}
     if isinstance(schema.get("required"), list):
         changed["required"] = [name for name in schema["required"] if name not in removed]
     if isinstance(schema.get("requires_one_of"), list):

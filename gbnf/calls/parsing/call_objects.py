@@ -65,28 +65,28 @@ def read_body(
 
     `syntax`: the syntax of the calls, if the text around them determines it.
     """
-    found = extent(text, start)
-    if found.closed:
-        body = text[start : found.end]
+    value = extent(text, start)
+    if value.closed:
+        body = text[start : value.end]
         doubled = _DOUBLED.fullmatch(body)
         try:
             loaded = load(body if doubled is None else doubled[1])
         except InvalidJsonError as error:
             name = _NAME_IN_TEXT.search(body)
             if name is None or _ARGUMENTS_IN_TEXT.search(body) is None:
-                return ParsedSpan(found.end)
-            return ParsedSpan(found.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
+                return ParsedSpan(value.end)
+            return ParsedSpan(value.end, (RawCall(name[1], None, syntax or "bare", error=str(error)),))
         if doubled is not None:
             loaded = Loaded(loaded.value, (*loaded.repairs, Repair("json", "ignored doubled brackets")))
         listed = _entries(_named_by_key(loaded.value, names) if syntax else loaded.value, names)
-        return ParsedSpan(found.end, tuple(_written(entry, loaded, syntax) for entry in listed))
+        return ParsedSpan(value.end, tuple(_written(entry, loaded, syntax) for entry in listed))
     return _open_body(text, start, names, syntax)
 
 
 def _named_by_key(value: Any, names: ToolNames) -> Any:
     """Return a JSON value in which objects whose only key is a tool's name are calls with a name."""
     if isinstance(value, list):
-        return [_named_by_key(each, names) for each in value]
+        return [_named_by_key(member, names) for member in value]
     is_call = isinstance(value, dict) and len(value) == 1 and names.find(*value)
     return {"name": next(iter(value)), "arguments": next(iter(value.values()))} if is_call else value
 

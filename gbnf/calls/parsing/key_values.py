@@ -155,8 +155,8 @@ def _is_text(location: Location) -> bool:
 
 def says_structure(line: str) -> bool:
     """Return whether a line starts with an item of a list, or a key."""
-    said = line.lstrip(" \t")
-    return _ITEM.match(said) is not None or _KEY.match(said.rstrip("\r")) is not None
+    bare = line.lstrip(" \t")
+    return _ITEM.match(bare) is not None or _KEY.match(bare.rstrip("\r")) is not None
 
 
 def indent_of(line: str) -> int:

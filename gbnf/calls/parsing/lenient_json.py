@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gbnf.calls.parsing.results import Repair
-from gbnf.strict_json import InvalidJsonError, parse_json
+from gbnf.strict_json import InvalidJsonError, json_of, parse_json
 
 #: Characters of invalid JSON that is repaired; a longer text is refused, since repairing is slow.
 REPAIR_LIMIT = 32_000
@@ -198,7 +198,7 @@ def _words(text: str) -> Iterator[str]:
         elif _UNCLEAR.search(word) or (len(word.split()) > 1 and all(map(_scalar, word.split()))):
             raise InvalidJsonError(f"{word[:80]!r} has more than one reading")
         elif word:  # with spaces, since no comma is missing beside it, except after a scalar
-            yield f" {_scalar(word) or json.dumps(word, ensure_ascii=False) + ' '}"
+            yield f" {_scalar(word) or json_of(word) + ' '}"
 
 
 def _scalar(word: str) -> str | None:
@@ -258,9 +258,9 @@ class _Token(NamedTuple):
 def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) -> Iterator[_Token]:
     """Yield the tokens from `start`, and keep in `stack` what is open after each of them."""
     counts = dict.fromkeys(CLOSERS, 0)
-    at = start
-    while found := _SPECIAL.search(text, at):
-        sign, begin, at = found.group(), found.start(), found.end()
+    position = start
+    while special := _SPECIAL.search(text, position):
+        sign, begin, position = special.group(), special.start(), special.end()
         match sign:
             case "“" | "‘" if python:
                 continue
@@ -268,12 +268,12 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
                 if sign in "'‘" and not python and _before(text, begin) not in _BEFORE_TEXT:
                     continue
                 sign = '"' if python and sign != "'" else sign
-                ends = (one.end() for one in _STRING_END[sign].finditer(text, at) if one[1])
+                ends = (string.end() for string in _STRING_END[sign].finditer(text, position) if string[1])
                 end = next(ends, None)
                 if end is None:
                     stack.append(sign[0])
                     return
-                at = end
+                position = end
             case "{" | "[" | "(":
                 stack.append(sign)
                 counts[sign] += 1
@@ -284,20 +284,20 @@ def _tokens(text: str, start: int, stack: list[str], *, python: bool = False) ->
                     if top == opening:
                         break
             case "/*":
-                end = text.find("*/", at)
+                end = text.find("*/", position)
                 if end < 0:
                     return
-                at = end + 2
+                position = end + 2
             case _ if text[begin - 1] in " \t\n,{[(":
-                end = text.find("\n", at)
-                at = len(text) if end < 0 else end
+                end = text.find("\n", position)
+                position = len(text) if end < 0 else end
             case _:
                 continue
-        yield _Token(sign, begin, at)
+        yield _Token(sign, begin, position)
 
 
-def _before(text: str, at: int) -> str:
-    """Return the last character before `at` that is not a space; "{" at the start of the text."""
-    while at and text[at - 1] in " \t\r\n":
-        at -= 1
-    return text[at - 1] if at else "{"
+def _before(text: str, position: int) -> str:
+    """Return the last character before `position` that is not a space; "{" at the start of the text."""
+    while position and text[position - 1] in " \t\r\n":
+        position -= 1
+    return text[position - 1] if position else "{"

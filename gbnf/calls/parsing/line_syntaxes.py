@@ -17,7 +17,6 @@ from gbnf.calls.parsing.readers import (
     TRUNCATED,
     ParsedSpan,
     ReaderContext,
-    json_of,
     location_of,
     named_json,
     named_python,
@@ -26,7 +25,7 @@ from gbnf.calls.parsing.readers import (
 )
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair, ToolCall
 from gbnf.calls.parsing.tool_names import fold
-from gbnf.strict_json import InvalidJsonError
+from gbnf.strict_json import InvalidJsonError, json_of
 
 TOOL_FENCES = ("tool_code", "tool_calls", "tool_call", "tools", "tool", "function_call", "function", "call")
 """Info strings of blocks that are calls."""
@@ -51,14 +50,14 @@ def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[s
     An indented fence inside a text of `key: |` belongs to that text; with `keyed`, also in a text below a
     bare `key:`.
     """
-    begin = at = min(match.end() + 1, len(text))
+    begin = position = min(match.end() + 1, len(text))
     closing = re.compile(rf"[ \t]*`{{{len(match['fence'])},}}[ \t]*\r?")
     block: int | None = None  # the indentation of the key whose text continues
     opened: int | None = None  # the same, if the next line decides whether there is a text
-    while at < len(text):
-        stop = text.find("\n", at)
+    while position < len(text):
+        stop = text.find("\n", position)
         stop = len(text) if stop < 0 else stop
-        line = text[at:stop]
+        line = text[position:stop]
         if line.strip():
             indent = indent_of(line)
             if opened is not None and indent > opened and not says_structure(line):
@@ -66,10 +65,10 @@ def enclosed(text: str, match: re.Match[str], *, keyed: bool = False) -> tuple[s
             opened = None
             if block is None or indent <= block:
                 if closing.fullmatch(line):
-                    return text[begin : max(at - 1, begin)], stop, True
+                    return text[begin : max(position - 1, begin)], stop, True
                 block = indent if _BLOCK_TEXT.search(line) else None
                 opened = indent if keyed and _BARE_KEY.search(line) else None
-        at = stop + 1
+        position = stop + 1
     return text[begin:], len(text), False
 
 
@@ -142,14 +141,14 @@ CALL = pattern(
 
 def read_call(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """Parse `CALL name {json}`; the object may be on the next line, or missing after a tool's name."""
-    at = match.end()
-    begin = skip_space(text, at)
+    end = match.end()
+    begin = skip_space(text, end)
     if text[begin : begin + 1] == "{":
         return named_json(text, begin, match["name"], "call")
-    if text[at : at + 1] == "(":
-        return named_python(text, at, match["name"], "call", context)
+    if text[end : end + 1] == "(":
+        return named_python(text, end, match["name"], "call", context)
     if match["word"].isupper() and context.names.find(match["name"]) is not None:
-        return ParsedSpan(at, (RawCall(match["name"], None, "call"),), closed=begin < len(text))
+        return ParsedSpan(end, (RawCall(match["name"], None, "call"),), closed=begin < len(text))
     return None if begin < len(text) else ParsedSpan(begin, closed=False)
 
 
@@ -195,20 +194,20 @@ def _yaml_block(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     lines: list[str] = []
     end = match.end()
     flat = ended = False
-    at = min(end + 1, len(text))
-    while at < len(text) and not ended:
-        stop = text.find("\n", at)
-        line = text[at : len(text) if stop < 0 else stop]
+    position = min(end + 1, len(text))
+    while position < len(text) and not ended:
+        stop = text.find("\n", position)
+        line = text[position : len(text) if stop < 0 else stop]
         if line.strip() and indent_of(line) <= base:
-            flat = flat or not any(each.strip() for each in lines)
+            flat = flat or not any(map(str.strip, lines))
             ended = not flat or line.strip().partition(":")[0].strip("\"'` ") not in properties
         if not ended:
             lines.append(line)
-            end = at + len(line) if line.strip() else end
-            at += len(line) + 1
-    if not any(each.strip() for each in lines) and (below := _TEXT_BELOW.match(text, match.end())):
-        said = below["text"].strip()
-        return ParsedSpan(below.end(), (RawCall(match["name"], said, "yaml"),), below.end() < len(text))
+            end = position + len(line) if line.strip() else end
+            position += len(line) + 1
+    if not any(map(str.strip, lines)) and (below := _TEXT_BELOW.match(text, match.end())):
+        argument = below["text"].strip()
+        return ParsedSpan(below.end(), (RawCall(match["name"], argument, "yaml"),), below.end() < len(text))
     written = named_lines("\n".join(lines), match["name"], "yaml", context)
     if flat and written.arguments:
         written = written.noted(Repair("arguments", "took lines that are not indented"))

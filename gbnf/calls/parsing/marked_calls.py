@@ -84,76 +84,76 @@ _NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
 
 
 def read_named(
-    text: str, at: int, context: ReaderContext, syntax: CallSyntaxName = "function"
+    text: str, position: int, context: ReaderContext, syntax: CallSyntaxName = "function"
 ) -> ParsedSpan | None:
-    """Parse the calls at `at`, one directly after the other; None if there is none.
+    """Parse the calls at `position`, one directly after the other; None if there is none.
 
     A name without any sign after it must be a tool's.
     """
-    found: ParsedSpan | None = None
-    while found is None or found.closed:
-        head = FUNCTION.match(text, at)
-        if head is None and (head := _HEAD.match(text, at)) is not None:
-            known = context.names.find(head["name"]) is not None
-            head = head if known or head["element"] or (head["signs"].strip() and not head["end"]) else None
+    whole: ParsedSpan | None = None
+    while whole is None or whole.closed:
+        head = FUNCTION.match(text, position)
+        if head is None and (head := _HEAD.match(text, position)) is not None:
+            is_tool = context.names.find(head["name"]) is not None
+            head = head if is_tool or head["element"] or (head["signs"].strip() and not head["end"]) else None
         span = None if head is None else read_function(text, head, context, syntax)
         if span is None or not span.written:
-            return found or span
-        found = span if found is None else replace(span, written=found.written + span.written)
-        at = skip_space(text, span.end)
-    return found
+            return whole or span
+        whole = span if whole is None else replace(span, written=whole.written + span.written)
+        position = skip_space(text, span.end)
+    return whole
 
 
 def read_function(
     text: str, match: re.Match[str], context: ReaderContext, syntax: CallSyntaxName = "function"
 ) -> ParsedSpan:
     """Parse the arguments after a name: JSON, or an element for each."""
-    at, name = match.end(), match["name"]
-    if text[at : at + 1] == "{":
-        span = named_json(text, at, name, syntax)
+    start, name = match.end(), match["name"]
+    if text[start : start + 1] == "{":
+        span = named_json(text, start, name, syntax)
         closed = _ENDED.match(text, span.end)
         return span if closed is None else replace(span, end=closed.end())
     location = location_of(name, context)
-    if _NESTED.match(text, at):
-        end = _end_tag(r"invoke\b[^<>]*", text, at)
+    if _NESTED.match(text, start):
+        end = _end_tag(r"invoke\b[^<>]*", text, start)
         if end is None:
             return call_span(len(text), name, {}, syntax, closed=False)
         try:
-            arguments, error = _nested(text[at : end.start()], location), ""
+            arguments, error = _nested(text[start : end.start()], location), ""
         except InvalidJsonError as problem:
             arguments, error = None, str(problem)
         return call_span(end.end(), name, arguments, syntax, closed=True, error=error)
-    return _elements(text, at, name, location, syntax)
+    return _elements(text, start, name, location, syntax)
 
 
-def _elements(text: str, at: int, name: str, location: Location, syntax: CallSyntaxName) -> ParsedSpan:
+def _elements(text: str, position: int, name: str, location: Location, syntax: CallSyntaxName) -> ParsedSpan:
     arguments: dict[str, Any] = {}
     repairs: list[Repair] = []
     error = kind = ""
-    while element := _BEGIN.match(text, at):
+    while element := _BEGIN.match(text, position):
         key, kind = element["key"], _kind(element[0])
         value = _element_end(text, element.end(), location, kind)
         if value is None:
             break
-        stop, at, ended, certain = value
-        given = text[element.end() : stop]
-        given = given.removeprefix("\n").removesuffix("\n") if element["lines"] else given
-        is_cdata = given.startswith(_CDATA) and "<param " in element[0]  # MiniCPM5 writes texts so
-        if is_cdata and given.find("]]>") == len(given) - 3:
-            given, is_cdata = given[len(_CDATA) : -3], False
-        found = parse_json(json_of_raw(given, location.property(key).types))
-        if key in arguments and arguments[key] != found:
+        stop, position, ended, certain = value
+        content = text[element.end() : stop]
+        content = content.removeprefix("\n").removesuffix("\n") if element["lines"] else content
+        is_cdata = content.startswith(_CDATA) and "<param " in element[0]  # MiniCPM5 writes texts so
+        if is_cdata and content.find("]]>") == len(content) - 3:
+            content, is_cdata = content[len(_CDATA) : -3], False
+        argument = parse_json(json_of_raw(content, location.property(key).types))
+        if key in arguments and arguments[key] != argument:
             error = f"the parameter {key[:80]!r} occurs twice, with two values"
-        elif isinstance(found, str) and (
-            not certain or (_KEY_AGAIN if kind == "arg_" else _AGAIN).match(given) or is_cdata
+        elif isinstance(argument, str) and (
+            not certain or (_KEY_AGAIN if kind == "arg_" else _AGAIN).match(content) or is_cdata
         ):
             error = f"the text of the parameter {key[:80]!r} has more than one reading"
         elif key not in location.names and _ODD_KEY.search(key):
             error = f"the name {key[:80]!r} may be part of a value"
-        arguments[key] = found
+        arguments[key] = argument
         if not ended:
             repairs.append(Repair("wrapper", f"the parameter {key[:80]!r} has no end tag"))
-    closed = _ENDED.match(text, at)
+    closed = _ENDED.match(text, position)
     if not arguments and closed is None:
         return ParsedSpan(len(text), closed=False)
     end = closed.end() if closed else len(text)
@@ -170,63 +170,63 @@ def _kind(tag: str) -> str:
     return next((kind for kind in ("arg_", "|") if name.startswith(kind)), "param")
 
 
-def _element_end(text: str, at: int, location: Location, kind: str) -> tuple[int, int, bool, bool] | None:
-    """Return the end of the value at `at`, where to continue, whether it has an end tag, and is certain.
+def _element_end(text: str, start: int, location: Location, kind: str) -> tuple[int, int, bool, bool] | None:
+    """Return the end of the value at `start`, where to continue, whether it has an end tag, and is certain.
 
     Elements of the same kind and calls inside the value belong to it if each has its end.
     """
     depth = calls = 0
     certain = True
-    for found in _TAG.finditer(text, at):
-        if found["call"]:
+    for tag in _TAG.finditer(text, start):
+        if tag["call"]:
             calls += 1
-        elif found["function"] is not None:
+        elif tag["function"] is not None:
             calls -= 1
-        elif _kind(found[0]) != kind:
+        elif _kind(tag[0]) != kind:
             continue
-        elif found["begin"] or found["bare"]:
+        elif tag["begin"] or tag["bare"]:
             depth += 1
         elif depth:
             depth -= 1
-        elif follows := _FOLLOWS.match(text, found.end()):
-            return found.start(), found.end(), True, certain and not follows["twice"]
+        elif follows := _FOLLOWS.match(text, tag.end()):
+            return tag.start(), tag.end(), True, certain and not follows["twice"]
         else:
-            certain = certain and _GOES_ON.match(text, found.end()) is not None
+            certain = certain and _GOES_ON.match(text, tag.end()) is not None
         if depth > _NESTED_ELEMENTS or calls < 0:
             break
-    end = _unbalanced_end(text, at, location)
-    return None if end is None else (*end, _TAG_END.search(text, at, end[0]) is None)
+    end = _unbalanced_end(text, start, location)
+    return None if end is None else (*end, _TAG_END.search(text, start, end[0]) is None)
 
 
-def _unbalanced_end(text: str, at: int, location: Location) -> tuple[int, int, bool] | None:
-    """Return the end of the value at `at`, where to continue, and whether it has an end tag.
+def _unbalanced_end(text: str, start: int, location: Location) -> tuple[int, int, bool] | None:
+    """Return the end of the value at `start`, where to continue, and whether it has an end tag.
 
     Without one it ends at the next element or at the function's end; None if the text ends inside it. The
     tag of an undeclared parameter inside a line belongs to the value.
     """
     stop: int | None = None
     depth = 0  # of calls inside the value
-    for found in _IN_ELEMENT.finditer(text, at):
-        if found["call"]:
-            stop = found.start() if stop is None else stop
+    for tag in _IN_ELEMENT.finditer(text, start):
+        if tag["call"]:
+            stop = tag.start() if stop is None else stop
             depth += 1
-        elif found["function"] is not None:
-            stop = found.start() if stop is None else stop
+        elif tag["function"] is not None:
+            stop = tag.start() if stop is None else stop
             depth = max(depth - 1, 0)
         elif depth:
             continue
-        elif found["end"]:
-            return found.start(), found.end(), True
-        elif found["line"] is not None or (found["key"] and found["key"] in location.names):
-            stop = found.start() if stop is None else stop
+        elif tag["end"]:
+            return tag.start(), tag.end(), True
+        elif tag["line"] is not None or (tag["key"] and tag["key"] in location.names):
+            stop = tag.start() if stop is None else stop
             break
     return None if stop is None else (stop, stop, False)
 
 
-def _end_tag(name: str, text: str, at: int) -> re.Match[str] | None:
-    """Return the end tag of the element whose content begins at `at`; `name` is the pattern of its name."""
+def _end_tag(name: str, text: str, start: int) -> re.Match[str] | None:
+    """Return the end tag of the element whose content begins at `start`. `name`: the pattern of its name."""
     opened = 1
-    for tag in re.compile(rf"{_MARK}<(/?){name}>").finditer(text, at):
+    for tag in re.compile(rf"{_MARK}<(/?){name}>").finditer(text, start):
         opened += -1 if tag[1] else 1
         if not opened:
             return tag
@@ -240,15 +240,15 @@ def _nested(text: str, location: Location, depth: int = 32) -> Any:
             raise InvalidJsonError(f"the text {text[:80]!r} has a part of a tag")
         return text
     members: list[tuple[str, str]] = []
-    at = 0
-    while depth and (begin := _NESTED.match(text, at)):
+    position = 0
+    while depth and (begin := _NESTED.match(text, position)):
         tag = _end_tag(re.escape(begin["key"]), text, begin.end())
         if tag is None:
             raise InvalidJsonError(f"the element {begin['key'][:80]!r} has no end")
         members.append((begin["key"], text[begin.end() : tag.start()]))
-        at = tag.end()
-    if members and text[at:].strip():
-        raise InvalidJsonError(f"the text {text[at:].strip()[:80]!r} is in no element")
+        position = tag.end()
+    if members and text[position:].strip():
+        raise InvalidJsonError(f"the text {text[position:].strip()[:80]!r} is in no element")
     if not members:
         return parse_json(json_of_raw(text, location.types))
     if "array" in location.types and all(key == "item" for key, _ in members):

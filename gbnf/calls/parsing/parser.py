@@ -59,39 +59,39 @@ class Scanner:
     def __init__(self, names: ToolNames, depth: int = _DEPTH) -> None:
         self.names, self._depth = names, depth
 
-    def segments(self, text: str, at: int = 0, *, ends: bool = True) -> Iterator[ParsedSpan]:
-        """Yield the parts of `text` from `at`, in order, without gaps.
+    def segments(self, text: str, position: int = 0, *, ends: bool = True) -> Iterator[ParsedSpan]:
+        """Yield the parts of `text` from `position`, in order, without gaps.
 
         `ends` False: more text may follow, and what it could make a call is one last part, "open".
         """
-        plain = at
+        plain = position
         open_left = _MOST_OPEN[self._depth]
-        while (opener := _OPENERS.search(text, at)) is not None:
+        while (opener := _OPENERS.search(text, position)) is not None:
             start = opener.start()
             span = self._read(text, start)
             if span is None:
-                at = start + 1
+                position = start + 1
                 continue
-            at = span.end
+            position = span.end
             if span.written or span.kind == "reasoning":
                 yield from _text(plain, start)
-                plain = at
+                plain = position
                 yield replace(span, start=start, kind="calls" if span.written else "reasoning")
             elif ends and not (span.closed or span.kind == "code"):  # the opener is part of prose
                 open_left -= 1
-                at = start + 1 if open_left >= 0 else len(text)
-            elif not ends and at == len(text):  # more text may extend it
+                position = start + 1 if open_left >= 0 else len(text)
+            elif not ends and position == len(text):  # more text may extend it
                 yield from _text(plain, start)
                 yield replace(span, start=start, kind="text" if span.kind == "code" else "open", closed=False)
                 return
             else:
-                yield from _text(plain, at)
-                plain = at
+                yield from _text(plain, position)
+                plain = position
         yield from _text(plain, len(text))
 
-    def _read(self, text: str, at: int) -> ParsedSpan | None:
+    def _read(self, text: str, position: int) -> ParsedSpan | None:
         for opener, read in _READERS.items():
-            match = opener.match(text, at)
+            match = opener.match(text, position)
             if match is not None and (span := read(text, match, self)) is not None:
                 return span
         return None
@@ -145,9 +145,9 @@ def _text(start: int, end: int) -> Iterator[ParsedSpan]:
 def joined(patterns: list[re.Pattern[str]]) -> re.Pattern[str]:
     """Return one pattern that matches where any of them does; their groups lose their names."""
     parts = []
-    for each in patterns:
-        text = re.sub(r"\(\?P<\w+>", "(?:", each.pattern)
-        parts.append(f"(?i:{text})" if each.flags & re.IGNORECASE else f"(?:{text})")
+    for opener in patterns:
+        text = re.sub(r"\(\?P<\w+>", "(?:", opener.pattern)
+        parts.append(f"(?i:{text})" if opener.flags & re.IGNORECASE else f"(?:{text})")
     return pattern("|".join(parts))
 
 
@@ -185,11 +185,6 @@ def parse_tool_calls(text: str, tools: Iterable[Tool]) -> ParseResult:
         segments = list(Scanner(names).segments(text))
     except RecursionError:
         return FinalAnswer(text, repairs=(Repair("text", "it is nested too deeply to be parsed"),))
-    return parse_segments(text, segments, names)
-
-
-def parse_segments(text: str, segments: Sequence[ParsedSpan], names: ToolNames) -> ParseResult:
-    """Return the result of parsing a text, given its segments."""
     begin = 0  # text before it is reasoning that the chat template has opened
     for index, segment in enumerate(segments, 1):
         if segment.kind == "reasoning" and text.startswith("</", segment.start):
@@ -199,8 +194,8 @@ def parse_segments(text: str, segments: Sequence[ParsedSpan], names: ToolNames) 
     notes = [Repair("reasoning", f"ignored {len(reasoning)} characters of reasoning")] if reasoning else []
     prose = _text_of(text, spoken, "text")
     written = [call for segment in spoken for call in segment.written]
-    known = [call for call in written if names.find(call.name) is not None]
-    chosen = min(known or written, key=lambda call: _PRIORITY[call.syntax], default=None)
+    resolvable = [call for call in written if names.find(call.name) is not None]
+    chosen = min(resolvable or written, key=lambda call: _PRIORITY[call.syntax], default=None)
     first = next((segment for segment in segments if text[segment.start : segment.end].strip()), None)
     if first is not None and (begin or first.kind == "reasoning"):
         prose = prose.lstrip()
@@ -266,26 +261,26 @@ def _resolve_call(
 
 def _arguments(written: RawCall, tool: Tool, notes: list[Repair]) -> tuple[dict[str, Any], bool]:
     """Return the arguments as an object, and whether they are truncated. Raises InvalidJsonError."""
-    given, truncated = written.arguments, False
-    if isinstance(given, str) and given.lstrip()[:1] == "{":
-        text = given.strip()
-        found = extent(text, 0)
-        given, repairs = load(text, truncated=not found.closed)
-        truncated = not found.closed
+    arguments, truncated = written.arguments, False
+    if isinstance(arguments, str) and arguments.lstrip()[:1] == "{":
+        text = arguments.strip()
+        span = extent(text, 0)
+        arguments, repairs = load(text, truncated=not span.closed)
+        truncated = not span.closed
         notes += repairs
         if truncated:
             notes.append(Repair("truncated", "the text of the arguments ends too early"))
         elif not written.text_arguments:
             notes.append(Repair("arguments", "parsed an object from its text"))
-    if isinstance(given, dict):
-        return given, truncated
-    if given in (None, [], ""):
+    if isinstance(arguments, dict):
+        return arguments, truncated
+    if arguments in (None, [], ""):
         notes.append(Repair("arguments", f"there are none for {tool.name!r}; took {{}}"))
         return {}, truncated
     properties = list(tool.model_args().get("properties", {}))
     if len(properties) == 1:
         notes.append(Repair("arguments", f"used the value for {properties[0]!r}"))
-        return {properties[0]: given}, truncated
+        return {properties[0]: arguments}, truncated
     raise InvalidJsonError(
         f"the arguments of '{tool.name}' must be an object, such as {{\"{properties[0]}\": …}}"
         if properties

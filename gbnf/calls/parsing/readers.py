@@ -18,7 +18,7 @@ from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, exten
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.schema.locations import Location
-from gbnf.strict_json import InvalidJsonError, has_type, parse_json
+from gbnf.strict_json import InvalidJsonError, has_type, json_of, parse_json
 from gbnf.work_limits import schema_cache
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
@@ -68,17 +68,12 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(text, re.MULTILINE | flags)
 
 
-def skip_space(text: str, at: int) -> int:
-    """Return where the whitespace at `at` ends."""
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches anywhere
+def skip_space(text: str, start: int) -> int:
+    """Return where the whitespace at `start` ends."""
+    return _SPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches anywhere
 
 
 _SPACE = re.compile(r"\s*")
-
-
-def json_of(value: Any) -> str:
-    """Return a value as JSON on one line, not escaped to ASCII."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def location_of(name: str, context: ReaderContext) -> Location:
@@ -116,14 +111,14 @@ def call_span(
 def named_json(text: str, begin: int, name: str, syntax: CallSyntaxName) -> ParsedSpan:
     """Parse a call whose arguments are the JSON object at `begin`, after its name."""
     is_gemma = _GEMMA_HEAD.match(text, begin) is not None
-    found = extent(_masked(text) if is_gemma else text, begin)
+    span = extent(_masked(text) if is_gemma else text, begin)
     (value, repairs), error = Loaded(None), ""
     try:
-        plain = _gemma_as_json(text, begin, found.end) if is_gemma else text[begin : found.end]
-        value, repairs = load(plain, truncated=not found.closed)
+        plain = _gemma_as_json(text, begin, span.end) if is_gemma else text[begin : span.end]
+        value, repairs = load(plain, truncated=not span.closed)
     except InvalidJsonError as problem:
         error = str(problem)
-    return call_span(found.end, name, value, syntax, repairs, closed=found.closed, error=error)
+    return call_span(span.end, name, value, syntax, repairs, closed=span.closed, error=error)
 
 
 def _gemma_as_json(text: str, begin: int, end: int) -> str:
@@ -140,24 +135,24 @@ def _masked(text: str) -> str:
     return _GEMMA_STRING.sub(lambda string: f'"{"_" * (len(string[0]) - 2)}"', text)
 
 
-def _as_json(found: re.Match[str]) -> str:
+def _as_json(match: re.Match[str]) -> str:
     """Return a part of Gemma's notation, `{key:<|"|>text<|"|>}`, as JSON."""
-    if found["constant"]:
-        return json_of(ast.literal_eval(found[0]))
-    given = found["key"] if found["text"] is None else found["text"]
-    return found[0] if given is None else json_of(given)
+    if match["constant"]:
+        return json_of(ast.literal_eval(match[0]))
+    text = match["key"] if match["text"] is None else match["text"]
+    return match[0] if text is None else json_of(text)
 
 
 def named_python(
     text: str, begin: int, name: str, syntax: CallSyntaxName, context: ReaderContext
 ) -> ParsedSpan | None:
     """Parse a call with Python arguments, from the bracket at `begin`; None if they are not literals."""
-    found = extent(text, begin, python=True)
+    span = extent(text, begin, python=True)
     names = list(location_of(name, context).names)
-    read = read_arguments(text[begin : found.end] + closing(found.open), names)
+    read = read_arguments(text[begin : span.end] + closing(span.open), names)
     if read is None:
-        return None if found.closed else ParsedSpan(len(text), closed=False)
-    return call_span(found.end, name, read.value, syntax, read.repairs, closed=found.closed)
+        return None if span.closed else ParsedSpan(len(text), closed=False)
+    return call_span(span.end, name, read.value, syntax, read.repairs, closed=span.closed)
 
 
 _LINE_BREAK = re.compile(r"(?<!\\)\n")
@@ -171,9 +166,9 @@ def read_arguments(text: str, properties: Sequence[str]) -> Loaded | None:
         if not isinstance(call, ast.Call) or len(call.args) > len(properties):
             return None
         values = {name: _value(node) for name, node in zip(properties, call.args, strict=False)}
-        for given in call.keywords:
-            found = _value(given.value)
-            members = found if given.arg is None else {given.arg: found}
+        for keyword_argument in call.keywords:
+            value = _value(keyword_argument.value)
+            members = value if keyword_argument.arg is None else {keyword_argument.arg: value}
             if not isinstance(members, dict) or members.keys() & values.keys():
                 return None
             values |= members
@@ -219,22 +214,22 @@ def json_of_raw(text: str, types: Collection[str], *, quoted: bool = False) -> s
     number where both are allowed, and `1.2.3` a string. The types of a schema are those of its grammar:
     rather too many than too few, and never an error. `quoted`: the format writes strings in quotes here.
     """
-    given = text.strip()
+    stripped = text.strip()
     allowed = {*types} if quoted else {*types} - {"string"}
-    written = _read(parse_json, given)
+    written = _read(parse_json, stripped)
     if written is not None and has_type(written[0], allowed):
-        return given
-    literal = _read(read_literal, given) if written is None and len(given) <= REPAIR_LIMIT else None
+        return stripped
+    literal = _read(read_literal, stripped) if written is None and len(stripped) <= REPAIR_LIMIT else None
     if literal is not None and has_type(literal[0], allowed):
         return literal[1]
     if "string" in types:
-        return json.dumps(text, ensure_ascii=False)
-    if not given:
+        return json_of(text)
+    if not stripped:
         return next((empty for kind, empty in _EMPTY if kind in types), '""')
     if written is not None:
-        return given
-    found = literal or _read(lambda text: load(text).value, given)
-    return json.dumps(text, ensure_ascii=False) if found is None else found[1]
+        return stripped
+    readable = literal or _read(lambda text: load(text).value, stripped)
+    return json_of(text) if readable is None else readable[1]
 
 
 def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
@@ -243,7 +238,7 @@ def _read(read: Callable[[str], Any], text: str) -> tuple[Any, str] | None:
         value = read(text)
     except InvalidJsonError:
         return None
-    return value, json.dumps(value, ensure_ascii=False)
+    return value, json_of(value)
 
 
 def write_arguments(arguments: Mapping[str, Any]) -> str:

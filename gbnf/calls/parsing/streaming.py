@@ -55,7 +55,7 @@ class CallStream:
         self._length = 0
         self._window = ""  # the end of the text that was scanned
         self._waiting: list[str] = []  # the chunks after it
-        self._at = 0  # where the scan of the window continues: text before it is classified
+        self._position = 0  # where the scan of the window continues: text before it is classified
         self._passed = 0  # how far the window, and the waiting chunks, are emitted or ignored
         self._reasoning_opened = reasoning_opened
         self._had_reasoning = False
@@ -95,21 +95,21 @@ class CallStream:
                 self._window = self._window[-_LOOK_BACK:]
                 return ""
             self._reasoning_opened, self._had_reasoning = False, True
-            self._at = self._passed = end.end()
-        given = ""
+            self._position = self._passed = end.end()
+        prose = ""
         for start, stop in self._stretches():
             if max(start, self._passed) < stop:
-                given += self._window[max(start, self._passed) : stop]
+                prose += self._window[max(start, self._passed) : stop]
                 self._passed = stop
-        self._due = self._length + (len(self._window) - self._at) // _PATIENCE
+        self._due = self._length + (len(self._window) - self._position) // _PATIENCE
         # drop classified text except for what patterns look back at, and one character for the rest
-        count = self._at - _LOOK_BACK
+        count = self._position - _LOOK_BACK
         if count > 1:
             sign = "." if self._window[:count].strip() else " "
             self._window = sign + self._window[count:]
-            self._at -= count - 1
+            self._position -= count - 1
             self._passed -= count - 1
-        return self._give(given)
+        return self._give(prose)
 
     def close(self) -> ParseResult:
         """Return the result of `parse_tool_calls` for the whole text."""
@@ -129,9 +129,9 @@ class CallStream:
     def _stretches(self) -> Iterator[tuple[int, int]]:
         """Yield the spans of prose that are classified and not yet emitted; advances the scan."""
         text = self._window
-        said = False
+        has_prose = False
         starts: list[int] = []  # of adjacent spans of prose: one may start what another ends
-        segments = list(self._scanner.segments(text, self._at, ends=False))
+        segments = list(self._scanner.segments(text, self._position, ends=False))
         for index, segment in enumerate(segments):
             if segment.kind == "open" or (segment.kind == "calls" and segment.end == len(text)):
                 break
@@ -142,8 +142,8 @@ class CallStream:
                 if not segment.closed:
                     break
                 # spaces around reasoning are dropped if there was no prose before
-                self._had_reasoning = self._had_reasoning or not said
-                self._at = self._passed = segment.end
+                self._had_reasoning = self._had_reasoning or not has_prose
+                self._position = self._passed = segment.end
                 continue
             starts.append(segment.start)
             end = segment.end
@@ -154,11 +154,11 @@ class CallStream:
             unsettled = after is None or after.kind == "open"
             if segment.closed and unsettled:
                 end = self._begun(starts[0], end)
-            said = said or bool(text[starts[0] : end].strip())
+            has_prose = has_prose or bool(text[starts[0] : end].strip())
             yield starts[0], end
             self._in_code = not segment.closed and "`" not in text[text.rfind("\n", segment.start) + 1 :]
             if segment.closed:
-                self._at = self._settled(starts, end) if unsettled else segment.end
+                self._position = self._settled(starts, end) if unsettled else segment.end
             starts.clear()
 
     def _settled(self, starts: list[int], end: int) -> int:
@@ -168,13 +168,13 @@ class CallStream:
         """
         line = max(self._window.rfind("\n", starts[0], end) + 1, starts[0])
         shown = self._window[line:end]
-        at = line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
-        return at if at >= starts[-1] else max(start for start in starts if start <= at)
+        position = line if "`" in shown or shown.lstrip(" \t").startswith(">") else end
+        return position if position >= starts[-1] else max(start for start in starts if start <= position)
 
     def _begun(self, start: int, end: int) -> int:
         """Return where something that may become a call starts at the end of prose; otherwise `end`."""
-        at = start
-        while (found := _OPENERS.search(self._window, at, end, partial=True)) and not found.partial:
-            at = found.start() + 1
+        position = start
+        while (opener := _OPENERS.search(self._window, position, end, partial=True)) and not opener.partial:
+            position = opener.start() + 1
         code = _CODE.search(self._window, start, end)
-        return min([end, *(match.start() for match in (found, code) if match is not None)])
+        return min([end, *(match.start() for match in (opener, code) if match is not None)])

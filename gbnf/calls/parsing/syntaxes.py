@@ -29,12 +29,12 @@ from gbnf.calls.parsing.readers import (
     ParsedSpan,
     Reader,
     ReaderContext,
-    json_of,
     pattern,
     write_arguments,
 )
 from gbnf.calls.parsing.results import CallSyntaxName, Repair, ToolCall
 from gbnf.errors import InvalidArgumentError
+from gbnf.strict_json import json_of
 
 _TAG = r"(?:tool(?:[_▁]calls?)?|function[_▁]calls?|TOOLCALL)"
 TAG = pattern(
@@ -58,16 +58,16 @@ _MORE = re.compile(r"[\s,;]*(?=\{)")
 
 def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan | None:
     """Parse `<tool_call>{…}</tool_call>`. A missing end tag is a repair: templates often remove it."""
-    at, tag = match.end(), match["tag"]
+    start, tag = match.end(), match["tag"]
     syntax: CallSyntaxName = "mistral" if match["mistral"] else "tagged"
-    if OBJECT.match(text, at):
-        inner = _bodies(text, at, context, syntax)
+    if OBJECT.match(text, start):
+        inner = _bodies(text, start, context, syntax)
     else:
-        inner = read_named(text, at, context, syntax)
+        inner = read_named(text, start, context, syntax)
     if inner is None and tag:
-        closed = _TAG_END.search(text, at)
+        closed = _TAG_END.search(text, start)
         end = closed.start() if closed else len(text)
-        inner = ParsedSpan(end, context.only_calls(text[at:end]) or (), closed is not None)
+        inner = ParsedSpan(end, context.only_calls(text[start:end]) or (), closed is not None)
     if inner is None or not (inner.closed or inner.written):
         return ParsedSpan(len(text), closed=False) if match["bare"] is None else None
     closed = _TAG_ENDS.match(text, inner.end)
@@ -81,12 +81,12 @@ def read_tagged(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     return ParsedSpan(inner.end if closed is None else closed.end(), written, inner.closed)
 
 
-def _bodies(text: str, at: int, context: ReaderContext, syntax: CallSyntaxName) -> ParsedSpan | None:
-    """Parse the calls in the JSON at `at`, and in the objects directly after it.
+def _bodies(text: str, start: int, context: ReaderContext, syntax: CallSyntaxName) -> ParsedSpan | None:
+    """Parse the calls in the JSON at `start`, and in the objects directly after it.
 
     After JSON without a call, an object is parsed on its own: a stream has already emitted the tag.
     """
-    span = read_body(text, at, context.names, syntax)
+    span = read_body(text, start, context.names, syntax)
     while span is not None and span.written and span.closed and (more := _MORE.match(text, span.end)):
         body = read_body(text, more.end(), context.names, syntax)
         if body is None or not body.written:
@@ -106,11 +106,11 @@ _QUOTES = "\"'“«‘‹`"
 def read_object(text: str, match: re.Match[str], context: ReaderContext) -> ParsedSpan:
     """Parse the calls of a JSON value. A value that is not a call is skipped, including its strings."""
     start = match.start()
-    found = extent(text, start)
+    value = extent(text, start)
     quoted = start > 0 and text[start - 1] in _QUOTES  # a quotation, not a call
-    if quoted or not _SAYS_CALL.search(text, start, found.end):
-        return ParsedSpan(found.end, closed=found.closed)
-    return read_body(text, start, context.names) or ParsedSpan(found.end, closed=False)
+    if quoted or not _SAYS_CALL.search(text, start, value.end):
+        return ParsedSpan(value.end, closed=value.closed)
+    return read_body(text, start, context.names) or ParsedSpan(value.end, closed=False)
 
 
 def _write_bare(call: ToolCall) -> str:
@@ -187,8 +187,8 @@ def render_tool_calls(calls: ToolCall | Sequence[ToolCall], syntax: CallSyntaxNa
     Only "tool_calls", "openai" and "mistral" have ids; in the others, parsed ids are call_1, call_2, ….
     Raises InvalidArgumentError for an unknown syntax.
     """
-    for known in CALL_SYNTAXES:
-        if known.name == syntax:
-            return known.write([calls] if isinstance(calls, ToolCall) else calls)
-    names = ", ".join(known.name for known in CALL_SYNTAXES)
+    for candidate in CALL_SYNTAXES:
+        if candidate.name == syntax:
+            return candidate.write([calls] if isinstance(calls, ToolCall) else calls)
+    names = ", ".join(candidate.name for candidate in CALL_SYNTAXES)
     raise InvalidArgumentError(f"unknown call syntax {syntax!r}. Use one of {names}.")

@@ -38,8 +38,8 @@ class ToolNames:
 
     def nearest(self, written: str) -> str | None:
         """Return the most similar tool name; None for an empty pool."""
-        found = difflib.get_close_matches(fold(written[:_LIMIT]), self._folded, n=1, cutoff=0.0)
-        return self._folded[found[0]][0] if found else None
+        similar = difflib.get_close_matches(fold(written[:_LIMIT]), self._folded, n=1, cutoff=0.0)
+        return self._folded[similar[0]][0] if similar else None
 
     def unknown(self, written: str) -> str:
         """Return the error for an unknown name, for the model."""

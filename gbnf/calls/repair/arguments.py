@@ -86,8 +86,8 @@ class ArgumentRepairer:
             return self._object(self._named(value, path, location), schema, path, location)
         if isinstance(value, list):
             return [
-                self._repaired(member, item_schema(schema, at), (*path, at), location.item(at))
-                for at, member in enumerate(value)
+                self._repaired(member, item_schema(schema, index), (*path, index), location.item(index))
+                for index, member in enumerate(value)
             ]
         return value
 
@@ -108,12 +108,12 @@ class ArgumentRepairer:
         """Repair by the first branch that then accepts the value, unless a branch accepts it unchanged."""
         if not branches or any(self._valid(value, branch) for branch in branches):
             return value
-        kept = list(self.coercions)
+        before = list(self.coercions)
         for branch in branches:
-            found = self._repaired(value, branch, path, location)
-            if self._valid(found, branch):
-                return found
-            self.coercions = list(kept)
+            repaired = self._repaired(value, branch, path, location)
+            if self._valid(repaired, branch):
+                return repaired
+            self.coercions = list(before)
         return value
 
     def _typed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
@@ -123,15 +123,15 @@ class ArgumentRepairer:
             return value
         if "enum" in schema and spelled_in(value, schema["enum"]):
             return value  # the enumeration determines the value
-        found = as_type(value, types)
-        return value if found is None else self._change(path, found[0], value, found[1])
+        converted = as_type(value, types)
+        return value if converted is None else self._change(path, converted[0], value, converted[1])
 
     def _allowed(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         allowed = [schema["const"]] if "const" in schema else schema.get("enum")
         if allowed is None or self._valid(value, {"enum": allowed}):
             return value
-        found = spelled_in(value, allowed)
-        return value if found is None else self._change(path, "enum", value, found[0])
+        spelled = spelled_in(value, allowed)
+        return value if spelled is None else self._change(path, "enum", value, spelled[0])
 
     def _dated(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         day = whole_date(value) if schema.get("format") == "date" and isinstance(value, str) else None
@@ -151,22 +151,24 @@ class ArgumentRepairer:
         self, value: dict[str, Any], schema: Mapping[str, Any], path: SchemaPath, location: Location
     ) -> dict[str, Any]:
         properties: Mapping[str, Any] = schema.get("properties", {})
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, member in value.items():
             inner = (*path, key)
-            known = properties.get(key)
-            optional = known is not None and key not in location.required
-            if member in (None, []) and optional and not self._valid(member, known):
+            declared = properties.get(key)
+            optional = declared is not None and key not in location.required
+            if member in (None, []) and optional and not self._valid(member, declared):
                 self._change(inner, "dropped", member, None)
                 continue
-            found[key] = (
-                member if known is None else self._repaired(member, known, inner, location.property(key))
+            members[key] = (
+                member
+                if declared is None
+                else self._repaired(member, declared, inner, location.property(key))
             )
         for key in schema.get("required", ()):
             default = properties.get(key)
-            if key not in found and isinstance(default, Mapping) and "default" in default:
-                found[key] = self._change((*path, key), "filled", None, default["default"])
-        return found
+            if key not in members and isinstance(default, Mapping) and "default" in default:
+                members[key] = self._change((*path, key), "filled", None, default["default"])
+        return members
 
     def _named(self, value: Any, path: SchemaPath, location: Location) -> Any:
         """Return an object with known keys: others are renamed (`_nearest`), the rest dropped if requested.
@@ -175,21 +177,21 @@ class ArgumentRepairer:
         """
         if not isinstance(value, dict) or all(map(location.knows, value)):
             return value
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         nearest = self._nearest(value, path, location)
         for key, member in value.items():
             if location.knows(key):
-                found[key] = member
+                members[key] = member
                 continue
             meant = [name for name in location.names if fold(name) == fold(key) and name not in value]
             meant = [nearest[key]] if key in nearest else meant
-            if len(meant) == 1 and meant[0] not in found:
-                found[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
+            if len(meant) == 1 and meant[0] not in members:
+                members[self._change((*path, meant[0]), "renamed", key, meant[0])] = member
             elif self._unknown == "drop":
                 self._change((*path, key), "dropped", member, None)
             else:
-                found[key] = member
-        return found
+                members[key] = member
+        return members
 
     def _nearest(self, value: dict[str, Any], path: SchemaPath, location: Location) -> dict[str, str]:
         """Return the missing properties that unknown keys stand for: names by key.
@@ -200,9 +202,9 @@ class ArgumentRepairer:
         property that is missing, the key is the only unknown one, and the value is a text. A key that may
         stand for two properties, or two keys for one, are not renamed.
         """
-        known = {form for name in location.names for form in (name, fold(name))}
-        unknown = [key for key in value if not location.knows(key) and fold(key) not in known]
-        missing = known.difference(value, map(fold, value)).intersection(location.names) if unknown else set()
+        forms = {form for name in location.names for form in (name, fold(name))}
+        unknown = [key for key in value if not location.knows(key) and fold(key) not in forms]
+        missing = forms.difference(value, map(fold, value)).intersection(location.names) if unknown else set()
         needed = {
             name for name in missing & location.always_required if not location.property(name).has_default
         }
@@ -219,13 +221,13 @@ class ArgumentRepairer:
         """Return whether a property takes a value, repaired, but not a number or a boolean as a text."""
         if isinstance(value, dict | list):  # its content is repaired once, after the renaming
             return json_type(value) in location.types
-        kept = list(self.coercions)
+        before = list(self.coercions)
         for schemas in location.choices:
-            found = value
+            result = value
             for schema in schemas:
-                found = self._repaired(found, schema, (*path, ""), location)
-            self.coercions = list(kept)
-            if isinstance(found, str) <= isinstance(value, str) and self._valid(found, {"allOf": schemas}):
+                result = self._repaired(result, schema, (*path, ""), location)
+            self.coercions = list(before)
+            if isinstance(result, str) <= isinstance(value, str) and self._valid(result, {"allOf": schemas}):
                 return True
         return False
 
@@ -237,26 +239,26 @@ def _resembles(key: str, name: str, short: bool) -> bool:
     key is a synonym, or an abbreviation: the first word of the name, its first four letters or more, or its
     first letter and two or more of its later consonants.
     """
-    one, other = fold(key), fold(name)
-    if short and any(one in words and other in words for words in _SYNONYMS):
+    written, meant = fold(key), fold(name)
+    if short and any(written in words and meant in words for words in _SYNONYMS):
         return True
-    at = next((at for at in range(len(one)) if one[at] != other[at : at + 1]), len(one))
+    shared = next((i for i in range(len(written)) if written[i] != meant[i : i + 1]), len(written))
     has_letter_part = _LETTER_PART.search(key) or _LETTER_PART.search(name)
-    if not at or has_letter_part or not f"{one}{other}".isalpha():
+    if not shared or has_letter_part or not f"{written}{meant}".isalpha():
         return False
-    rest, others, letters = one[at:], other[at:], iter(other)
+    rest, others, letters = written[shared:], meant[shared:], iter(meant)
     is_near = others in (rest[1:], rest[1::-1] + rest[2:]) or others[1:] in (rest, rest[1:])
-    is_beginning, has_no_vowel = other.startswith(one), _VOWELS.isdisjoint(one[1:])
-    has_consonants = has_no_vowel and not is_beginning and all(letter in letters for letter in one)
-    is_short = len(one) > 2 and (
-        has_consonants or (is_beginning and len(one) > 3) or one == fold(_FIRST_WORD.findall(name)[0])
+    is_beginning, has_no_vowel = meant.startswith(written), _VOWELS.isdisjoint(written[1:])
+    has_consonants = has_no_vowel and not is_beginning and all(letter in letters for letter in written)
+    is_short = len(written) > 2 and (
+        has_consonants or (is_beginning and len(written) > 3) or written == fold(_FIRST_WORD.findall(name)[0])
     )
-    return (is_near and max(len(one), len(other)) > 4) or (short and is_short)
+    return (is_near and max(len(written), len(meant)) > 4) or (short and is_short)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Return whether two values are the same JSON value; in Python, True equals 1."""
-    return type(one) is type(other) and json.dumps(one) == json.dumps(other)
+    return type(left) is type(right) and json.dumps(left) == json.dumps(right)
 
 
 def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:
@@ -272,10 +274,10 @@ def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:
     return low, high
 
 
-def item_schema(schema: Mapping[str, Any], at: int) -> Any:
+def item_schema(schema: Mapping[str, Any], index: int) -> Any:
     """Return the schema of a list's item, None if there is none."""
     first = schema.get("prefixItems", ())
-    return first[at] if at < len(first) else schema.get("items")
+    return first[index] if index < len(first) else schema.get("items")
 
 
 CoercionKind: TypeAlias = Literal[
@@ -319,9 +321,9 @@ def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None
     """Convert `value` to one of `types`: the kind of change and the result, None if there is none."""
     wanted = list(types)
     for name in [name for name in _ORDER if name in wanted]:
-        found = _CONVERSIONS[name](value)
-        if found is not None:
-            return ("parsed" if json_type(found[0]) in ("array", "object") else "typed"), found[0]
+        converted = _CONVERSIONS[name](value)
+        if converted is not None:
+            return ("parsed" if json_type(converted[0]) in ("array", "object") else "typed"), converted[0]
     if isinstance(value, list) and len(value) == 1:
         inner = ("unwrapped", value[0]) if has_type(value[0], wanted) else as_type(value[0], wanted)
         return None if inner is None else ("unwrapped", inner[1])
@@ -331,10 +333,10 @@ def as_type(value: Any, types: Iterable[str]) -> tuple[CoercionKind, Any] | None
 
 
 def _integer(value: Any) -> tuple[Any] | None:
-    found = _number(value)
-    if found is None or (isinstance(found[0], float) and not found[0].is_integer()):
+    number = _number(value)
+    if number is None or (isinstance(number[0], float) and not number[0].is_integer()):
         return None
-    return (int(found[0]),)
+    return (int(number[0]),)
 
 
 def _number(value: Any) -> tuple[Any] | None:
@@ -354,8 +356,8 @@ def _boolean(value: Any) -> tuple[Any] | None:
 
 
 def _json_of(kind: type, value: Any) -> tuple[Any] | None:
-    found = load_complete(value) if isinstance(value, str) else None
-    return (found,) if isinstance(found, kind) else None
+    loaded = load_complete(value) if isinstance(value, str) else None
+    return (loaded,) if isinstance(loaded, kind) else None
 
 
 _CONVERSIONS: Mapping[str, Any] = {
@@ -376,11 +378,11 @@ def spelled_in(value: Any, allowed: Iterable[Any]) -> tuple[Any] | None:
         return None
     text = _text(value)
     members = [member for member in allowed if not isinstance(member, list | dict)]
-    for form in (str.strip, lambda one: one.strip().casefold(), fold):
+    for form in (str.strip, lambda spelling: spelling.strip().casefold(), fold):
         if form(text):
-            found = [member for member in members if form(_text(member)) == form(text)]
-            if len(found) == 1:
-                return (found[0],)
+            equal = [member for member in members if form(_text(member)) == form(text)]
+            if len(equal) == 1:
+                return (equal[0],)
     return None
 
 

@@ -52,17 +52,17 @@ def repair_call(
     missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A truncated
     `ToolCall` is invalid. `steps` as in `validate_call`.
     """
-    given = call.as_call() if isinstance(call, ToolCall) else dict(call)
+    as_written = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.truncated:
-        return RepairedCall(given, (), _TRUNCATED)
-    validation = validate_call(given, tools, steps=steps)
-    tool = ToolNames(tools).find(given["name"]) if isinstance(given.get("name"), str) else None
-    if validation.ok or tool is None or no_json(given.get("arguments")):
-        return RepairedCall(given, (), validation)
+        return RepairedCall(as_written, (), _TRUNCATED)
+    validation = validate_call(as_written, tools, steps=steps)
+    tool = ToolNames(tools).find(as_written["name"]) if isinstance(as_written.get("name"), str) else None
+    if validation.ok or tool is None or no_json(as_written.get("arguments")):
+        return RepairedCall(as_written, (), validation)
     coercions: list[Coercion] = []
-    named = {**given, "name": tool.name}
-    if given["name"] != tool.name:
-        coercions.append(Coercion("name", "renamed", given["name"], tool.name))
+    named = {**as_written, "name": tool.name}
+    if as_written["name"] != tool.name:
+        coercions.append(Coercion("name", "renamed", as_written["name"], tool.name))
     arguments = named.get("arguments")
     if isinstance(arguments, str) and isinstance(parsed := load_complete(arguments), dict):
         coercions.append(Coercion("arguments", "parsed", arguments, parsed))
@@ -74,12 +74,12 @@ def repair_call(
             with limit_work(MAX_VALIDATION_WORK, may_backtrack=True):
                 arguments = repairer.repaired(arguments)
         except (RecursionError, WorkLimitError):
-            return RepairedCall(given, (), validation)
+            return RepairedCall(as_written, (), validation)
         coercions += repairer.coercions
     if not coercions:
-        return RepairedCall(given, (), validation)
+        return RepairedCall(as_written, (), validation)
     named["arguments"] = arguments
     validation = validate_call(named, tools, steps=steps)
-    if unknown == "drop" and not validation.ok and any(each.kind == "dropped" for each in coercions):
+    if unknown == "drop" and not validation.ok and any(coercion.kind == "dropped" for coercion in coercions):
         return repair_call(call, tools, steps=steps, clamp=clamp, unknown="refuse")  # which names the keys
     return RepairedCall(named, tuple(coercions), validation)

@@ -41,7 +41,7 @@ def _prepared(schema: Any) -> Any:
         return FILLED_BY_RUNTIME
     properties = schema.get("properties", {})
     required = schema.get("required", [])
-    kept = [name for name in required if not is_runtime_resolved(properties.get(name))]
-    if len(kept) < len(required):
-        schema = {**schema, "required": kept}
+    names = [name for name in required if not is_runtime_resolved(properties.get(name))]
+    if len(names) < len(required):
+        schema = {**schema, "required": names}
     return map_subschemas(schema, lambda path, member: member if path[0] in CONDITIONS else _prepared(member))

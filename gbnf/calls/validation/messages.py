@@ -106,15 +106,15 @@ def typed_value(value: Any) -> str:
 
 def _unknown(error: ValidationError, tool: str, root: Mapping[str, Any]) -> Iterator[str]:
     path = tuple(error.absolute_path)
-    known = declared_names(error.schema, root)
+    names = declared_names(error.schema, root)
     instance: Any = error.instance
-    unknown = [name for name in instance if name not in known]
+    unknown = [name for name in instance if name not in names]
     if not unknown:
         yield f"{_subject(path, tool)} combines arguments that don't go together: {list(instance)}"
     where = f" in {path_text(path)!r}" if path else ""
-    rest = f"It takes {', '.join(known)}." if known else "It takes none."
+    rest = f"It takes {', '.join(names)}." if names else "It takes none."
     for name in unknown:
-        yield f"unknown argument {short_repr(name)}{where} for tool '{tool}'.{suggestion(name, known)} {rest}"
+        yield f"unknown argument {short_repr(name)}{where} for tool '{tool}'.{suggestion(name, names)} {rest}"
 
 
 def _exclusive(error: ValidationError) -> str:
@@ -127,25 +127,25 @@ def _exclusive(error: ValidationError) -> str:
     instance: Any = error.instance
     branches = [value] if error.validator == "not" else value if error.validator in ("oneOf", "anyOf") else ()
     if error.validator == "anyOf":  # at least one is not there
-        branches = [each["not"] for each in branches if isinstance(each, dict) and each.keys() == {"not"}]
+        branches = [part["not"] for part in branches if isinstance(part, dict) and part.keys() == {"not"}]
         branches = branches if len(branches) == len(value) else []
     elif error.validator == "not" and isinstance(value, dict) and value.keys() == {"allOf"}:
         branches = value["allOf"]
     if error.validator == "oneOf":  # what else a valid branch says of its properties is not told
-        branches = [_without_other(each, is_valid=not error.context) for each in branches]
-    only = [each for each in branches if _only_requires(each)]
+        branches = [_without_other(part, is_valid=not error.context) for part in branches]
+    only = [part for part in branches if _only_requires(part)]
     counts = Counter(name for branch in only for name in branch["required"])
     names = [name for name in counts if counts[name] == 1]
     shared = [name for name in counts if counts[name] > 1]
     is_clear = len(only) == len(branches) and (error.validator == "not" or len(branches) == len(names))
     is_clear = is_clear and isinstance(instance, dict) and all(name in instance for name in shared)
-    given = sum(name in instance for name in names) if isinstance(instance, dict) else 1
-    if error.validator == "not" and is_clear and len(names) == given == 1:
+    present = sum(name in instance for name in names) if isinstance(instance, dict) else 1
+    if error.validator == "not" and is_clear and len(names) == present == 1:
         return f"leave out {names[0]!r}"
-    if len(names) < 2 or given == 1 or not is_clear:
+    if len(names) < 2 or present == 1 or not is_clear:
         return ""
     rest = "both" if len(names) == 2 else "all of them" if error.validator == "not" else "several of them"
-    return f"give {', '.join(map(repr, names[:-1]))} or {names[-1]!r}{f', not {rest}' if given else ''}"
+    return f"give {', '.join(map(repr, names[:-1]))} or {names[-1]!r}{f', not {rest}' if present else ''}"
 
 
 def _only_requires(schema: Any) -> bool:
@@ -208,10 +208,10 @@ def _example(error: ValidationError) -> str:
 
     schema: Any = error.schema
     examples = schema.get("examples", ())
-    known = [*examples] if isinstance(examples, list) else []
-    known += [schema.get("default"), _OF_FORMAT.get(str(schema.get("format")))]
+    candidates = [*examples] if isinstance(examples, list) else []
+    candidates += [schema.get("default"), _OF_FORMAT.get(str(schema.get("format")))]
     form = {keyword: schema[keyword] for keyword in ("pattern", "format") if keyword in schema}
-    texts = (text for text in known if isinstance(text, str) and not violation(form, text))
+    texts = (text for text in candidates if isinstance(text, str) and not violation(form, text))
     return next((f", for example {short_repr(text)}" for text in texts), "")
 
 

@@ -96,12 +96,12 @@ def _argument_errors(
     if offered is None:
         yield f"tool '{tool}' needs an earlier step with entries, and there is none; call another tool first"
         return
-    given = dict(arguments)
-    for name in sorted(called_tool.runtime_resolved & given.keys()):
+    remaining = dict(arguments)
+    for name in sorted(called_tool.runtime_resolved & remaining.keys()):
         yield f"argument '{name}' of tool '{tool}' is filled in by the runtime; leave it out"
-        del given[name]
+        del remaining[name]
     for name, target in called_tool.step_references.items():
-        if name not in given:
+        if name not in remaining:
             continue
         if not steps:
             instead = (
@@ -111,17 +111,17 @@ def _argument_errors(
                 f"argument '{name}' of tool '{tool}' needs an earlier step with entries, and there is none; "
                 f"{instead}"
             )
-            del given[name]
-        elif has_type(given[name], ["integer"]) and given[name] not in steps:
+            del remaining[name]
+        elif has_type(remaining[name], ["integer"]) and remaining[name] not in steps:
             numbers = ", ".join(str(step) for step in steps)
             yield (
                 f"argument '{name}' of tool '{tool}' must be the number of an earlier step with entries "
-                f"({numbers}), got {short_repr(given[name])}"
+                f"({numbers}), got {short_repr(remaining[name])}"
             )
     validator = _validator(called_tool, bool(steps), closed)
-    yield from error_messages(validator.iter_errors(given), tool, validator.schema)
+    yield from error_messages(validator.iter_errors(remaining), tool, validator.schema)
     for group in offered.get("requires_one_of", ()):
-        if not any(name in given for name in group):
+        if not any(name in remaining for name in group):
             yield f"tool '{tool}' needs at least one of {list(group)}"
 
 

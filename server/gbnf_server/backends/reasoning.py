@@ -201,13 +201,13 @@ class ReasoningSplitter:
                 self._is_direct = self._tags is None
             if (tags := self._tags) is not None:
                 end = yield from cursor.until(_ends(tags), self._reason)
-                cursor.at = len(cursor.text) if end is None else end.end()
+                cursor.position = len(cursor.text) if end is None else end.end()
                 yield from cursor.skip_space()
                 yield from cursor.skip_exactly(tags.separator)
                 yield from cursor.skip_space()
         while True:
-            self._write(cursor.text[cursor.at :])
-            cursor.at = len(cursor.text)
+            self._write(cursor.text[cursor.position :])
+            cursor.position = len(cursor.text)
             yield
 
     def _write(self, text: str) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.calls import FinalAnswer, parse_tool_calls
-from gbnf.protocols.call_protocols import JsonCallStream, json_grammar
-from gbnf.protocols.protocol import Offered, with_json_calls
+from gbnf.protocols.call_protocols import JsonCalls, JsonCallStream, json_grammar
+from gbnf.protocols.protocol import Offered
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
 from support.effort import scaled
@@ -121,5 +121,5 @@ def test_json_in_a_result_is_not_quoted_again(content: str, shown: Any) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "go", "arguments": {}}}
     said: Any = {"role": "assistant", "content": "", "tool_calls": [call]}
     result: Any = {"role": "tool", "tool_call_id": "a", "content": content}
-    *_, last = with_json_calls([said, result], "")
+    *_, last = JsonCalls().messages([said, result], "")
     assert json.loads(last["content"]) == {"step": 1, "result": shown}
