@@ -44,9 +44,9 @@ class Anything:
         if isinstance(syntax, FormsSyntax):
             kinds = frozenset(JSON_TYPES if kind is None else (kind,))
             texts: list[Expr] = []
-            for one in JSON_TYPES if kind is None else (kind,):
+            for json_type in JSON_TYPES if kind is None else (kind,):
                 texts += syntax.written(
-                    one,
+                    json_type,
                     kinds,
                     self.values,
                     lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, syntax).expr,
@@ -54,7 +54,7 @@ class Anything:
             return factor_prefixes(texts)
         match kind:
             case None:
-                return alt(*[self.values(one, syntax) for one in JSON_TYPES])
+                return alt(*[self.values(json_type, syntax) for json_type in JSON_TYPES])
             case "array":
                 layout, item = syntax.arrays, self.values(None, syntax.item())
                 items = seq(item, repeat(seq(layout.comma, item)))

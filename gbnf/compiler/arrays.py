@@ -86,24 +86,24 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
     if 2 * last > MAX_STATES:
         return None
     # A state: how many items came before (as far as it matters), and whether one of them matched.
-    states = [(count, found) for count in range(last + 1) for found in (False, True)]
+    states = [(count, matched) for count in range(last + 1) for matched in (False, True)]
     rests = dict(zip(states, scope.reserve(len(states), "After"), strict=True))
 
-    def pairs(count: int, *, found: bool) -> list[Expr]:
+    def pairs(count: int, *, matched: bool) -> list[Expr]:
         if items.maximum is not None and count >= items.maximum:
             return []
         index = min(count, len(items.prefix))
         item = items.prefix[index] if index < len(items.prefix) else items.rest
         after = min(count + 1, last)
-        plain = seq(item, rests[after, found])
-        return [plain] if found else [plain, seq(matching[index], rests[after, True])]
+        plain = seq(item, rests[after, matched])
+        return [plain] if matched else [plain, seq(matching[index], rests[after, True])]
 
-    for count, found in states:
-        following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
-        if found and count >= items.minimum:
+    for count, matched in states:
+        following = [seq(layout.comma, pair) for pair in pairs(count, matched=matched)]
+        if matched and count >= items.minimum:
             following.append(layout.end_array)
-        scope.table.define(rests[count, found], factor_prefixes(following))
-    return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, found=False)])
+        scope.table.define(rests[count, matched], factor_prefixes(following))
+    return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, matched=False)])
 
 
 def unique_expr(

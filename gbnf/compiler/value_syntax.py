@@ -208,14 +208,14 @@ class FormsSyntax:
 
     def unmistakable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back, if they are read to their end."""
-        known = self._unmistakable.get((form, kinds))
-        if known is None:
+        language = self._unmistakable.get((form, kinds))
+        if language is None:
             texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
             for before in sorted({other.before for forms in self._forms.values() for other in forms}):
                 if before.startswith(form.before) and before != form.before:
                     texts = texts - beginning_with(before[len(form.before) :], form.after)
-            known = self._unmistakable[form, kinds] = texts - self.mistaken(form, kinds)
-        return known
+            language = self._unmistakable[form, kinds] = texts - self.mistaken(form, kinds)
+        return language
 
     def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""

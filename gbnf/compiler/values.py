@@ -105,12 +105,12 @@ def shape_type(shape: Shape) -> JsonType:
 
 def values_by_type(values: ValueSet) -> dict[JsonType, ValueSet]:
     """Return the part of each JSON type that a set of values has any of."""
-    found: dict[JsonType, tuple[list[Any], list[Shape]]] = {}
+    by_type: dict[JsonType, tuple[list[Any], list[Shape]]] = {}
     for value in values.values:
-        found.setdefault(json_type(value), ([], []))[0].append(value)
+        by_type.setdefault(json_type(value), ([], []))[0].append(value)
     for shape in values.shapes:
-        found.setdefault(shape_type(shape), ([], []))[1].append(shape)
-    return {kind: ValueSet(tuple(listed), tuple(shapes)) for kind, (listed, shapes) in found.items()}
+        by_type.setdefault(shape_type(shape), ([], []))[1].append(shape)
+    return {kind: ValueSet(tuple(listed), tuple(shapes)) for kind, (listed, shapes) in by_type.items()}
 
 
 def _number_texts(value: float) -> Iterable[str]:
@@ -125,4 +125,4 @@ def _number_texts(value: float) -> Iterable[str]:
     else:
         # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
         texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
-    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
+    return [spelling for spelling in dict.fromkeys(texts) if len(spelling) <= _LONGEST]
