@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import Scalars
 from gbnf.compiler.value_syntax import ElementsSyntax, FormsSyntax, ValueSyntax
-from gbnf.compiler.values import SHAPES
 from gbnf.grammar.ir import Expr, Ref, alt, repeat, seq
-from gbnf.schema.value_sets import Array, Object, String
+from gbnf.schema.keywords import JSON_TYPES, JsonType
+from gbnf.schema.value_sets import SHAPES, Array, Object, String
 
 AnySyntax: TypeAlias = ValueSyntax | FormsSyntax
 DECLARED_ONLY = "the format can write declared properties only"

@@ -261,4 +261,4 @@ class _Writer:
             if item not in self._parts:
                 self._parts[item] = self._scope.add("Char", item)
             item = self._parts[item]
-        return bounded_repetition(item, minimum, maximum, self._scope).expr
+        return bounded_repetition(item, minimum, maximum, self._scope)

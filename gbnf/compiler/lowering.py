@@ -27,7 +27,7 @@ from gbnf.compiler.arrays import (
 from gbnf.compiler.layout import CompileOptions, Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.merging import any_of, clusters, merged_items, told_apart
-from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.objects import (
     ObjectExpr,
     OrderBudget,
@@ -38,16 +38,16 @@ from gbnf.compiler.objects import (
     object_expr,
 )
 from gbnf.compiler.property_automaton import ObjectMembers
-from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
+from gbnf.compiler.repetitions import BEYOND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK, Scalars, report_keyword
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax, syntax_of
-from gbnf.compiler.values import JoinPairs, json_type, shape_type, value_expr, values_by_type
+from gbnf.compiler.values import JoinPairs, json_type, value_expr, values_by_type
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import KEYWORDS, REFERENCES
+from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, REFERENCES, JsonType
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -58,6 +58,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     conjunction,
     distinct,
+    shape_type,
 )
 from gbnf.work_limits import WorkLimitError, is_spent, spend
 
@@ -374,7 +375,7 @@ class Lowering:
 
             items = possible_items(merged_items(cluster, item))
             if items is not None:
-                alternatives.append(array_expr(items, syntax.arrays, inner.scope)[0])
+                alternatives.append(array_expr(items, syntax.arrays, inner.scope))
         if ANY_OBJECT in objects:
             objects = [ANY_OBJECT]
         if len(objects) == 1:
@@ -424,11 +425,9 @@ class Lowering:
         special = self._special_array(shape, items, location, syntax)
         if special is not None:
             return special
-        expr, exact = array_expr(items, syntax.arrays, location.scope)
-        if not exact:
-            beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
-            report_keyword(self.report, shape, location.pointer, beyond, BEYOND)
-        return expr
+        if items.unenforced:
+            report_keyword(self.report, shape, location.pointer, items.unenforced, BEYOND)
+        return array_expr(items, syntax.arrays, location.scope)
 
     def _items(self, shape: Array, location: SchemaLocation, syntax: AnySyntax) -> ArrayItems | None:
         """Return the items as expressions."""

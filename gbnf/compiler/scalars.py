@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.notations import JsonType
 from gbnf.compiler.numbers import multiples_expr, range_expr
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
@@ -20,7 +19,7 @@ from gbnf.compiler.rules import Scope
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.schema.keywords import HAS_ITEM
+from gbnf.schema.keywords import HAS_ITEM, JsonType
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
 from gbnf.work_limits import TooManyStatesError, WorkLimitError, spend
@@ -234,13 +233,12 @@ def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExp
         except TooManyStatesError:
             loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
         return StringExpr(syntax.string_expr(language, scope), loosened)
-    texts, is_exact = [], True
-    for quote, char in syntax.quoted_chars(scope):
-        chars = bounded_repetition(char, low, high, scope)
-        is_exact = chars.exact
-        texts.append(seq(literal(quote), chars.expr, literal(quote)))
+    texts = [
+        seq(literal(quote), bounded_repetition(char, low, high, scope), literal(quote))
+        for quote, char in syntax.quoted_chars(scope)
+    ]
     beyond = "minLength" if low > MAX_BOUND else "maxLength"
-    return StringExpr(alt(*texts), () if is_exact else ((beyond, BEYOND),))
+    return StringExpr(alt(*texts), ((beyond, BEYOND),) if max(low, high or 0) > MAX_BOUND else ())
 
 
 def raw_string(

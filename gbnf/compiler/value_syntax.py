@@ -13,11 +13,9 @@ from functools import cache, cached_property
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
-    JSON_TYPES,
     ElementArguments,
     Encoding,
     JsonNotation,
-    JsonType,
     NestedElements,
     Notation,
     Placeholder,
@@ -46,6 +44,7 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, literal, se
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import ANY_CHAR
 from gbnf.regular.ecma262 import search
+from gbnf.schema.keywords import JSON_TYPES, JsonType
 
 
 class ValueSyntax:

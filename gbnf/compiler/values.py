@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, join_expressions
-from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.value_syntax import FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
-from gbnf.schema.value_sets import ALL_VALUES, Shape, ValueSet
+from gbnf.schema.keywords import JSON_TYPES, JsonType
+from gbnf.schema.value_sets import Shape, ValueSet, shape_type
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 #: The longest spelling of a double that is listed: a sign and 39 digits.
@@ -81,26 +81,10 @@ def _in_forms(value: Any, syntax: FormsSyntax, pairs: JoinPairs | None) -> Expr:
 
 def json_type(value: Any) -> JsonType:
     """Return the JSON type of a value."""
-    return "boolean" if isinstance(value, bool) else _TYPES[type(value)]
+    return "number" if type(value) is int else _TYPES[type(value)]
 
 
-_TYPES: dict[type, JsonType] = {
-    type(None): "null",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
-
-#: The shape of all values of a type.
-SHAPES: dict[JsonType, Shape] = dict(zip(JSON_TYPES, ALL_VALUES.shapes, strict=True))
-_TYPE_OF_SHAPE = {type(shape): kind for kind, shape in SHAPES.items()}
-
-
-def shape_type(shape: Shape) -> JsonType:
-    """Return the JSON type of the values of a shape."""
-    return _TYPE_OF_SHAPE[type(shape)]
+_TYPES = dict(zip((type(None), bool, float, str, list, dict), JSON_TYPES, strict=True))
 
 
 def values_by_type(values: ValueSet) -> dict[JsonType, ValueSet]:

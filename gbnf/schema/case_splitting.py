@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
@@ -18,15 +19,14 @@ from gbnf.schema.keywords import types_of
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
-    Boolean,
     Conjunction,
-    Null,
     Number,
     Object,
     Shape,
     String,
     ValueSet,
     is_no_range,
+    shape_type,
     value_key,
 )
 from gbnf.strict_json import json_type
@@ -213,13 +213,7 @@ def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int 
     return (high is not None and high < other_low) or (other_high is not None and other_high < low)
 
 
-def _may_contain(shape: Shape, value: object) -> bool:
-    match shape, value:
-        case (Null(), None) | (Boolean(), bool()) | (Array(), list()) | (Object(), dict()):
-            return True
-        case Number(), int() | float():
-            return not isinstance(value, bool)
-        case String(language=language), str():
-            return language is None or language.accepts(value)
-        case _:
-            return False
+def _may_contain(shape: Shape, value: Any) -> bool:
+    if shape_type(shape) != json_type(value).replace("integer", "number"):
+        return False
+    return not isinstance(shape, String) or shape.language is None or shape.language.accepts(value)

@@ -85,14 +85,10 @@ class Expander:
         """
         if not subschemas:
             return ALL_VALUES
+        subschemas = self.in_order(subschemas)
         values = self._value_sets.get(subschemas)
-        if values is None and len(subschemas) == 1:
-            values = plain_set(subschemas[0].raw)
-            if values is not None:
-                self._value_sets[subschemas] = values
-        elif values is None:
-            subschemas = self.in_order(subschemas)
-            values = self._value_sets.get(subschemas)
+        if values is None and len(subschemas) == 1 and (values := plain_set(subschemas[0].raw)) is not None:
+            self._value_sets[subschemas] = values
         if values is not None:
             return values
         if self._open:  # expansions that compare sets count for the conjunction that needs them

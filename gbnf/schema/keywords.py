@@ -65,6 +65,8 @@ def unknown_keywords(draft: str) -> frozenset[str]:
     return frozenset(_EARLIER.get(draft, set()).union(*(_LATER[name] for name in later)))
 
 
+JsonType: TypeAlias = Literal["string", "number", "boolean", "null", "array", "object"]
+JSON_TYPES: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 

@@ -53,7 +53,9 @@ class Location:
     def types(self) -> frozenset[str]:
         """The types; "integer" beside every "number"."""
         types = {json_type(value) for value in self._set.values}
-        types |= set(map(value_sets.type_of_shape, self._set.shapes))
+        for shape in self._set.shapes:
+            is_integer = isinstance(shape, value_sets.Number) and shape.integer
+            types.add("integer" if is_integer else value_sets.shape_type(shape))
         return frozenset(types | ({"integer"} if "number" in types else set()))
 
     @cached_property

@@ -45,7 +45,10 @@ def intersection(left: Dfa | None, right: Dfa | None) -> Dfa | None:
 #: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200
 
-_LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NOT_WORDS})
+#: The keywords of languages, and those of the author's schema that they are.
+_LANGUAGE_KEYWORDS = {
+    "pattern": "pattern", NOT_PATTERN: "pattern", "format": "format", NOT_FORMAT: "format", NOT_WORDS: "not",
+}  # fmt: skip
 
 ReportCallback = Callable[[str, str, str], None]
 
@@ -105,15 +108,7 @@ def _languages(conjuncts: Sequence[Subschema], report: ReportCallback) -> Iterat
     """Yield the languages of the conjuncts' keywords, each with its JSON Pointer and keyword."""
     for conjunct in conjuncts:
         raw = conjunct.raw
-        if _LANGUAGE_KEYWORDS.isdisjoint(raw):
-            continue
-        for keyword, name in (
-            ("pattern", "pattern"),
-            (NOT_PATTERN, "pattern"),
-            ("format", "format"),
-            (NOT_FORMAT, "format"),
-            (NOT_WORDS, "not"),
-        ):
+        for keyword, name in _LANGUAGE_KEYWORDS.items():
             if keyword not in raw:
                 continue
             pointer = f"{conjunct.pointer}/{name}"
