@@ -124,9 +124,9 @@ class PythonSyntax(ValueSyntax):
 class ElementsSyntax(ValueSyntax):
     """Objects and arrays as elements: the arguments themselves, or values inside them."""
 
-    def __init__(self, syntaxes: _Syntaxes, objects: ElementLayout, arrays: ElementLayout) -> None:
-        self.objects: ElementLayout = objects
-        self.arrays: ElementLayout = arrays
+    def __init__(self, syntaxes: _Syntaxes, objects: Layout, arrays: Layout) -> None:
+        super().__init__(objects)
+        self.arrays = arrays
         self._syntaxes = syntaxes
 
     def child(self, name: str) -> FormsSyntax:
@@ -286,6 +286,7 @@ class _Syntaxes:
         if nested.object_begin != nested.array_begin:
             return syntax
         is_same = nested.object_end == nested.array_end
+        assert isinstance(syntax.objects, ElementLayout)
         objects = replace(
             syntax.objects,
             empty_object=EMPTY_LANGUAGE if is_same else syntax.objects.empty_object,

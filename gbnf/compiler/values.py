@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, join_expressions
-from gbnf.compiler.value_syntax import FormsSyntax, ValueSyntax
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
 from gbnf.schema.keywords import JSON_TYPES, JsonType
 from gbnf.schema.value_sets import Shape, ValueSet, shape_type
@@ -67,16 +67,15 @@ def value_expr(value: Any, syntax: ValueSyntax | FormsSyntax, pairs: JoinPairs |
 
 def _in_forms(value: Any, syntax: FormsSyntax, pairs: JoinPairs | None) -> Expr:
     """Return a value inside a listed one, where nothing says which JSON types the schema allows."""
-    texts: list[Expr] = []
-    for form in syntax.forms(json_type(value)):
-        inner = syntax.syntax(form, json_type(value), _ALL_TYPES)
-        if inner is not None:
-            inside = value_expr(value, inner, pairs)
-        else:
-            is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
-            inside = literal(value) if is_readable else EMPTY_LANGUAGE
-        texts.append(seq(literal(form.before), inside, literal(form.after)))
-    return factor_prefixes(texts)
+
+    def raw(form: ElementForm) -> Expr:
+        is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
+        return literal(value + form.after) if is_readable else EMPTY_LANGUAGE
+
+    def write(_kind: JsonType, inner: ValueSyntax) -> Expr:
+        return value_expr(value, inner, pairs)
+
+    return factor_prefixes(syntax.written(json_type(value), _ALL_TYPES, write, raw))
 
 
 def json_type(value: Any) -> JsonType:

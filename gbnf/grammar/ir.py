@@ -326,6 +326,4 @@ class Rules:
 
     def only(self, names: Iterable[str]) -> Rules:
         """Return these rules, in this order."""
-        rules = Rules({name: self.productions[name] for name in names}, self.root)
-        vars(rules)["references"] = {name: self.references[name] for name in rules.productions}
-        return rules
+        return Rules({name: self.productions[name] for name in names}, self.root)

@@ -103,7 +103,7 @@ class Expander:
         self._open.add(subschemas)
         try:
             flat = self._flattener.flatten(subschemas)
-            values = self._value_sets[subschemas] = self._solve(flat.conjuncts, flat.branchings)
+            values = self._value_sets[subschemas] = self._solve(flat)
         finally:
             self._open.discard(subschemas)
         return values
@@ -113,7 +113,7 @@ class Expander:
         try:
             with limit_work_share(_SHARE):
                 flat = self._flattener.flatten(subschemas, choices=False)
-                values = self._solve(flat.conjuncts, ())
+                values = self._solve(flat)
             for conjunct in flat.conjuncts:
                 keywords = CHOICES & conjunct.raw.keys() if isinstance(conjunct.raw, Mapping) else ()
                 for keyword in sorted(keywords):
@@ -134,16 +134,12 @@ class Expander:
             return ALL_VALUES
         return self.expand(subschemas)
 
-    def _solve(
-        self,
-        conjuncts: tuple[Subschema, ...],
-        branchings: tuple[Branching, ...],
-        budget: int = MAX_COMBINATIONS,
-    ) -> ValueSet:
+    def _solve(self, flat: FlatSchema, budget: int = MAX_COMBINATIONS) -> ValueSet:
         """Return the values of all conjuncts and of one branch each of the branchings.
 
         At most `budget` combinations of branches are formed.
         """
+        conjuncts, branchings = flat.conjuncts, flat.branchings
         spend(_CONJUNCT_WORK * (1 + len(conjuncts)))
         if not conjuncts:
             return ALL_VALUES
@@ -158,7 +154,7 @@ class Expander:
             return self._finite(source, conjuncts, whole=too_many)
         if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
             decided = cases(
-                FlatSchema(conjuncts, branchings),
+                flat,
                 self._flattener.flatten,
                 lambda subschemas: self._compared(subschemas).is_empty,
                 budget,
@@ -169,22 +165,19 @@ class Expander:
                         reason=f"every choice at '{conjuncts[0].pointer or '/'}' contradicts another"
                     )
                 most = budget // len(decided)
-                return union([self._solve(case.conjuncts, case.branchings, most) for case in decided])
+                return union([self._solve(case, most) for case in decided])
             branchings = self._fewer(branchings, budget)
         if not branchings:
             return self._intersect(conjuncts)
         first, *others = branchings
         most = budget // len(first.branches)
-        sets = [self._branch(conjuncts, branch, tuple(others), most) for branch in first.branches]
-        if first.exclusive:
-            sets = self._exclusive(conjuncts, first, tuple(others), sets, most)
-        return union(sets)
+        rest = FlatSchema(conjuncts, tuple(others))
+        sets = [self._branch(branch, rest, most) for branch in first.branches]
+        return union(self._exclusive(first, rest, sets, most) if first.exclusive else sets)
 
-    def _branch(
-        self, conjuncts: tuple[Subschema, ...], branch: Subschema, others: tuple[Branching, ...], budget: int
-    ) -> ValueSet:
-        flat = self._flattener.flatten((branch,), conjuncts)
-        return self._solve(flat.conjuncts, (*others, *flat.branchings), budget)
+    def _branch(self, branch: Subschema, rest: FlatSchema, budget: int) -> ValueSet:
+        flat = self._flattener.flatten((branch,), rest.conjuncts)
+        return self._solve(FlatSchema(flat.conjuncts, (*rest.branchings, *flat.branchings)), budget)
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """Return as many choices as stay within `budget`, the smallest first; the others are reported.
@@ -207,18 +200,13 @@ class Expander:
         return tuple(branching for branching in branchings if branching in enforced)
 
     def _exclusive(
-        self,
-        conjuncts: tuple[Subschema, ...],
-        choice: Branching,
-        others: tuple[Branching, ...],
-        sets: list[ValueSet],
-        budget: int,
+        self, choice: Branching, rest: FlatSchema, sets: list[ValueSet], budget: int
     ) -> list[ValueSet]:
         """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
         whole = sets
         if choice.subschema.observes:  # a value counts as another branch's, whatever that leaves unevaluated
-            loose = tuple(map(_without_unevaluated, conjuncts))
-            whole = [self._branch(loose, branch, others, budget) for branch in choice.branches]
+            loose = replace(rest, conjuncts=tuple(map(_without_unevaluated, rest.conjuncts)))
+            whole = [self._branch(branch, loose, budget) for branch in choice.branches]
         rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
             replace(
@@ -239,7 +227,8 @@ class Expander:
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
             elif complements:
                 without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
-                apart[number] = self._branch(conjuncts, choice.branches[number], (*others, *without), budget)
+                more = replace(rest, branchings=(*rest.branchings, *without))
+                apart[number] = self._branch(choice.branches[number], more, budget)
         return apart
 
     def _complements(self, branches: list[Subschema]) -> tuple[list[Conjunction], str]:
