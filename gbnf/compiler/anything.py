@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.notations import JSON_TYPES, JsonType
 from gbnf.compiler.rules import Scope
 from gbnf.compiler.scalars import Scalars
-from gbnf.compiler.value_syntax import ElementsSyntax, FormsSyntax, ValueSyntax
-from gbnf.compiler.values import SHAPES
+from gbnf.compiler.value_syntax import ElementForm, ElementsSyntax, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import Expr, Ref, alt, repeat, seq
-from gbnf.schema.value_sets import Array, Object, String
+from gbnf.schema.keywords import JSON_TYPES, JsonType
+from gbnf.schema.value_sets import SHAPES, Array, Object, String
 
 AnySyntax: TypeAlias = ValueSyntax | FormsSyntax
 DECLARED_ONLY = "the format can write declared properties only"
@@ -42,19 +42,16 @@ class Anything:
 
     def _new(self, kind: JsonType | None, syntax: AnySyntax) -> Expr:
         if isinstance(syntax, FormsSyntax):
-            kinds = frozenset(JSON_TYPES if kind is None else (kind,))
-            texts: list[Expr] = []
-            for one in JSON_TYPES if kind is None else (kind,):
-                texts += syntax.written(
-                    one,
-                    kinds,
-                    self.values,
-                    lambda form: self._scalars.raw_shape(String(), form, kinds, self._scope, syntax).expr,
-                )
-            return factor_prefixes(texts)
+            kinds = JSON_TYPES if kind is None else (kind,)
+
+            def raw(form: ElementForm) -> Expr:
+                return self._scalars.raw_shape(String(), form, frozenset(kinds), self._scope, syntax).expr
+
+            texts = [syntax.written(json_type, frozenset(kinds), self.values, raw) for json_type in kinds]
+            return factor_prefixes(list(chain.from_iterable(texts)))
         match kind:
             case None:
-                return alt(*[self.values(one, syntax) for one in JSON_TYPES])
+                return alt(*[self.values(json_type, syntax) for json_type in JSON_TYPES])
             case "array":
                 layout, item = syntax.arrays, self.values(None, syntax.item())
                 items = seq(item, repeat(seq(layout.comma, item)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.repetitions import bounded_repetition
+from gbnf.compiler.repetitions import MAX_BOUND, bounded_repetition
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Expr, optional, seq
 
@@ -28,6 +28,14 @@ class ArrayItems:
     minimum: int
     maximum: int | None
 
+    @property
+    def unenforced(self) -> str:
+        """The keyword of a bound that is too large to be enforced; "" if there is none."""
+        single = len(self.prefix) or 1  # items that are in no repetition
+        if max(self.minimum, self.maximum or 0) - single <= MAX_BOUND:
+            return ""
+        return "minItems" if self.minimum > MAX_BOUND else "maxItems"
+
 
 def possible_items(items: ArrayItems) -> ArrayItems | None:
     """Return the same arrays with the bounds that their items imply; None if there are no arrays."""
@@ -42,39 +50,33 @@ def possible_items(items: ArrayItems) -> ArrayItems | None:
     return ArrayItems(prefix[:maximum], items.rest, items.minimum, maximum)
 
 
-def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
-    """Return the arrays of these items, and whether the bounds are enforced exactly."""
-    filled, exact = _filled(items, layout, scope)
-    body = seq(layout.begin_array, filled, layout.end_array)
-    if items.minimum:
-        return body, exact
-    return factor_prefixes([body, layout.empty_array]), exact
+def array_expr(items: ArrayItems, layout: Layout, scope: Scope) -> Expr:
+    """Return the arrays of these items."""
+    body = seq(layout.begin_array, _filled(items, layout, scope), layout.end_array)
+    return body if items.minimum else factor_prefixes([body, layout.empty_array])
 
 
-def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> tuple[Expr, bool]:
+def _filled(items: ArrayItems, layout: Layout, scope: Scope) -> Expr:
     """Return at least one item, and as many as the bounds say; EMPTY_LANGUAGE if there can be none."""
     prefix, rest, minimum, maximum = items.prefix, items.rest, items.minimum, items.maximum
     if maximum == 0:
-        return EMPTY_LANGUAGE, True
+        return EMPTY_LANGUAGE
     if not prefix:
         following = seq(layout.comma, rest)
         most = None if maximum is None else maximum - 1
-        more, exact = bounded_repetition(following, max(minimum - 1, 0), most, scope)
-        return seq(rest, more), exact
+        return seq(rest, bounded_repetition(following, max(minimum - 1, 0), most, scope))
     tail: Expr = EPSILON
-    exact = True
     if rest != EMPTY_LANGUAGE:
         remaining = None if maximum is None else maximum - len(prefix)
-        tail, exact = bounded_repetition(
-            seq(layout.comma, rest), max(minimum - len(prefix), 0), remaining, scope
-        )
+        least = max(minimum - len(prefix), 0)
+        tail = bounded_repetition(seq(layout.comma, rest), least, remaining, scope)
     for index in range(len(prefix) - 1, 0, -1):
         tail = seq(layout.comma, prefix[index], tail)
         if index >= minimum:
             tail = optional(tail)
         if index % _NESTING == 0:  # readers of grammars are recursive
             tail = scope.add("More", tail)
-    return seq(prefix[0], tail), exact
+    return seq(prefix[0], tail)
 
 
 def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout, scope: Scope) -> Expr | None:
@@ -86,24 +88,24 @@ def containing_expr(items: ArrayItems, matching: Sequence[Expr], layout: Layout,
     if 2 * last > MAX_STATES:
         return None
     # A state: how many items came before (as far as it matters), and whether one of them matched.
-    states = [(count, found) for count in range(last + 1) for found in (False, True)]
+    states = [(count, matched) for count in range(last + 1) for matched in (False, True)]
     rests = dict(zip(states, scope.reserve(len(states), "After"), strict=True))
 
-    def pairs(count: int, *, found: bool) -> list[Expr]:
+    def pairs(count: int, *, matched: bool) -> list[Expr]:
         if items.maximum is not None and count >= items.maximum:
             return []
         index = min(count, len(items.prefix))
         item = items.prefix[index] if index < len(items.prefix) else items.rest
         after = min(count + 1, last)
-        plain = seq(item, rests[after, found])
-        return [plain] if found else [plain, seq(matching[index], rests[after, True])]
+        plain = seq(item, rests[after, matched])
+        return [plain] if matched else [plain, seq(matching[index], rests[after, True])]
 
-    for count, found in states:
-        following = [seq(layout.comma, pair) for pair in pairs(count, found=found)]
-        if found and count >= items.minimum:
+    for count, matched in states:
+        following = [seq(layout.comma, pair) for pair in pairs(count, matched=matched)]
+        if matched and count >= items.minimum:
             following.append(layout.end_array)
-        scope.table.define(rests[count, found], factor_prefixes(following))
-    return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, found=False)])
+        scope.table.define(rests[count, matched], factor_prefixes(following))
+    return factor_prefixes([seq(layout.begin_array, pair) for pair in pairs(0, matched=False)])
 
 
 def unique_expr(

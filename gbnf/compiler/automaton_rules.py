@@ -160,14 +160,14 @@ class _Writer:
 
     def _char(self, classes: int) -> Expr:
         """Return one character of the classes, by name if it is more than a class and occurs repeatedly."""
-        known = self._spelled.get(classes)
-        if known is None:
+        expr = self._spelled.get(classes)
+        if expr is None:
             chars = CharSet.of(*[chars for bit, chars in enumerate(self._sets) if classes >> bit & 1])
-            known = self._spell(chars)
-            if self._spellings[classes] > 1 and isinstance(known, Seq | Alt):
-                known = self._scope.add("Char", known)
-            self._spelled[classes] = known
-        return known
+            expr = self._spell(chars)
+            if self._spellings[classes] > 1 and isinstance(expr, Seq | Alt):
+                expr = self._scope.add("Char", expr)
+            self._spelled[classes] = expr
+        return expr
 
     def _body(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """Return the words from a state on, inline."""
@@ -260,4 +260,4 @@ class _Writer:
             if item not in self._parts:
                 self._parts[item] = self._scope.add("Char", item)
             item = self._parts[item]
-        return bounded_repetition(item, minimum, maximum, self._scope).expr
+        return bounded_repetition(item, minimum, maximum, self._scope)

@@ -98,32 +98,32 @@ class DigitWords:
             high = high.rstrip(self.digits[-1])
         return self.after("", low.rstrip("0"), high)
 
-    def after(self, known: str, low: str = "", high: str | None = None) -> Expr:
-        """Return what follows the digits `known` in the words of a range.
+    def after(self, prefix: str, low: str = "", high: str | None = None) -> Expr:
+        """Return what follows the digits `prefix` in the words of a range.
 
-        `low` and `high` are what remains of a bound that begins with `known`; of another one, "" and None.
+        `low` and `high` are what remains of a bound that begins with `prefix`; of another one, "" and None.
         """
-        place = len(known) - self.whole
+        place = len(prefix) - self.whole
         any_digit = _any_of(self.digits)
-        fractional = self.fractional and not known[self.whole :].strip("0")
+        fractional = self.fractional and not prefix[self.whole :].strip("0")
         if not high and self.limits.fraction == 0:
             high = None
         if place < 0:
             if low or high is not None:
-                return self._next(known, low, high)
+                return self._next(prefix, low, high)
             return seq(repeat(any_digit, -place, -place), self.after("1" * self.whole))
         if not low and not high and not fractional:
-            return self._more(known, any_digit if high is None else _ZERO)
-        if high == "" or self._most(known) == place:
+            return self._more(prefix, any_digit if high is None else _ZERO)
+        if high == "" or self._most(prefix) == place:
             return EMPTY_LANGUAGE
         if self.limits.fraction is None and not low and high is None:
             words = seq(repeat(_ZERO), _any_of(self.digits[1:]), repeat(any_digit))
         else:
-            words = self._next(known, low, high)
+            words = self._next(prefix, low, high)
         words = words if place else seq(Literal("."), words)
         return words if low or fractional else optional(words)
 
-    def _next(self, known: str, low: str, high: str | None) -> Expr:
+    def _next(self, prefix: str, low: str, high: str | None) -> Expr:
         """Return one more digit, and what follows it."""
         first, last = low[:1] or "0", self.digits[-1] if high is None else high[:1] or "0"
         cases: dict[tuple[bool, ...], str] = {}  # the digits by what they have to do with the bounds
@@ -133,18 +133,18 @@ class DigitWords:
         digits_of: dict[Expr, str] = {}
         for (is_low, is_high, _), digits in cases.items():
             below, above = low[1:] if is_low else "", high[1:] if high is not None and is_high else None
-            rest = self.after(known + digits[0], below, above)
+            rest = self.after(prefix + digits[0], below, above)
             digits_of[rest] = digits_of.get(rest, "") + digits
         return alt(*[seq(_any_of(digits), rest) for rest, digits in digits_of.items()])
 
-    def _more(self, known: str, char: Expr) -> Expr:
+    def _more(self, prefix: str, char: Expr) -> Expr:
         """Return any digits of a set in the fraction, as many as are still allowed."""
         if self.limits.fraction == 0:
             return EPSILON
-        read = known[self.whole :]
+        read = prefix[self.whole :]
         least = 0 if read else 1
         zeros = "" if read.strip("0") else "00"[len(read) :]
-        most, longest = self._most(known), self._most(known + zeros)
+        most, longest = self._most(prefix), self._most(prefix + zeros)
         if most is None or longest is None or most == longest or char == _ZERO:
             rest = repeat(char, least, None if longest is None else max(longest - len(read), 0))
         else:
@@ -154,9 +154,9 @@ class DigitWords:
             )
         return rest if read else optional(seq(Literal("."), rest))
 
-    def _most(self, known: str) -> int | None:
-        """Return how many digits may come after the point of a word that begins with the digits `known`."""
-        is_small = known[: self.whole] == "0" and known.startswith("00", self.whole)
+    def _most(self, prefix: str) -> int | None:
+        """Return how many digits may come after the point of a word that begins with the digits `prefix`."""
+        is_small = prefix[: self.whole] == "0" and prefix.startswith("00", self.whole)
         return self.limits.small if is_small else self.limits.fraction
 
 

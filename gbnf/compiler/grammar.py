@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -25,12 +25,13 @@ class Grammar:
 
     `str(grammar)` is its GBNF text; grammars with the same text are equal. `rules` are its productions as
     values, with the start symbol `root`. `report` lists what the grammar does not enforce, sorted by tool and
-    JSON Pointer. `is_parsed`: whether it was not compiled.
+    JSON Pointer. `is_parsed`: whether it was not compiled. `emitted`: the text, where it is known already.
     """
 
     rules: Rules
     report: tuple[Finding, ...] = ()
     is_parsed: bool = False
+    emitted: str | None = field(default=None, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Grammar:
@@ -71,7 +72,7 @@ class Grammar:
 
     @cached_property
     def _text(self) -> str:
-        return emit(self.rules)
+        return emit(self.rules) if self.emitted is None else self.emitted
 
     def __str__(self) -> str:
         return self._text
@@ -185,6 +186,5 @@ def link(
     names = frozenset[str]().union(*[part.names for part in parts])
     needs = frozenset[str]().union(*[part.needs for part in parts]) - names
     parts = (*parts, *_shared_parts(needs, whitespace, digits))
-    grammar = Grammar(Rules(_LinkedProductions(parts)), tuple(sorted(findings)))
-    vars(grammar)["_text"] = "".join([part.text for part in parts])  # what `emit` would return
-    return grammar
+    text = "".join([part.text for part in parts])
+    return Grammar(Rules(_LinkedProductions(parts)), tuple(sorted(findings)), emitted=text)

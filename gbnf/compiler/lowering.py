@@ -27,7 +27,7 @@ from gbnf.compiler.arrays import (
 from gbnf.compiler.layout import CompileOptions, Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.merging import any_of, clusters, merged_items, told_apart
-from gbnf.compiler.notations import JSON, JSON_TYPES, JsonType, Notation
+from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.objects import (
     ObjectExpr,
     OrderBudget,
@@ -38,16 +38,16 @@ from gbnf.compiler.objects import (
     object_expr,
 )
 from gbnf.compiler.property_automaton import ObjectMembers
-from gbnf.compiler.repetitions import BEYOND, MAX_BOUND
+from gbnf.compiler.repetitions import BEYOND
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import RuleTable, Scope
 from gbnf.compiler.scalars import LEFT_OPEN, VALUE_WORK, Scalars, report_keyword
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax, syntax_of
-from gbnf.compiler.values import JoinPairs, json_type, shape_type, value_expr, values_by_type
+from gbnf.compiler.values import JoinPairs, json_type, value_expr, values_by_type
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import KEYWORDS, REFERENCES
+from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, REFERENCES, JsonType
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -58,6 +58,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     conjunction,
     distinct,
+    shape_type,
 )
 from gbnf.work_limits import WorkLimitError, is_spent, spend
 
@@ -140,7 +141,7 @@ class Lowering:
         self._order_budget = OrderBudget(any_order=self.options.property_order == "any")
         self._expander = Expander(self.document, partial(self.report.add, "unenforced"))
         self._scalars = Scalars(self.report, self.options.digits, self._json)
-        self._known: dict[_Key, Expr] = {}
+        self._exprs: dict[_Key, Expr] = {}
         self._nesting = 0
         self._postponed: deque[_Postponed] = deque()
 
@@ -152,7 +153,7 @@ class Lowering:
         subschemas: Conjunction = (self.document.root,)
         values = self._expander.expand(subschemas)
         if not self.overrides:
-            self._known[subschemas, 0, self._root] = ref
+            self._exprs[subschemas, 0, self._root] = ref
         is_json = self._root is self._json
         if values.is_everything:
             self.report.add("free_form", "", "type", "the schema allows every JSON value")
@@ -172,30 +173,30 @@ class Lowering:
         """Return an expression for the values of a conjunction in a syntax."""
         subschemas, scope = self._canonical(subschemas, location.scope)
         key = (subschemas, self._counted(location), syntax)
-        if key in self._known:
-            return self._known[key]
+        if key in self._exprs:
+            return self._exprs[key]
         pointer = self._expander.pointer(subschemas[0]) if subschemas else location.pointer
         if self._is_spent() and subschemas:
             self.report.add("unenforced", pointer, "type", _TOO_LARGE)
-            return self._known.setdefault(key, self._anything.values(None, syntax))
+            return self._exprs.setdefault(key, self._anything.values(None, syntax))
         values = self._expander.expand(subschemas)
         if values.is_everything:
             self.report.add(
                 "free_form", pointer, "type", "nothing is declared here, so any JSON value is allowed"
             )
-            return self._known.setdefault(key, self._anything.values(None, syntax))
+            return self._exprs.setdefault(key, self._anything.values(None, syntax))
         if values.is_empty:
             self.reason = values.reason
-            return self._known.setdefault(key, EMPTY_LANGUAGE)
+            return self._exprs.setdefault(key, EMPTY_LANGUAGE)
         return self._named(key, values, SchemaLocation(scope, pointer, location.depth), syntax)
 
     def _named(self, key: _Key, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
         shapes = values.shapes
         if len(shapes) + len(values.values) < 2 and not (shapes and type(shapes[0]) in _STRUCTURED):
-            return self._known.setdefault(key, self._union(values, location, syntax))
+            return self._exprs.setdefault(key, self._union(values, location, syntax))
         ref = self.table.reserve(*location.scope.path)
-        self._known[key] = ref
+        self._exprs[key] = ref
         if self._nesting == _MAX_NESTING:
             self._postponed.append(_Postponed(ref, values, location, syntax))
             return ref
@@ -206,31 +207,33 @@ class Lowering:
         self._nesting -= 1
         self.table.define(ref, production)
         if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
-            self._known[key] = production
-        return self._known[key]
+            self._exprs[key] = production
+        return self._exprs[key]
 
     def either(self, choices: Iterable[Conjunction], location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""
-        several = dict.fromkeys(self._canonical(one, location.scope)[0] for one in choices)
+        several = dict.fromkeys(self._canonical(choice, location.scope)[0] for choice in choices)
         several.pop(UNSATISFIABLE, None)
         if len(several) < 2:
             return self.value(next(iter(several), UNSATISFIABLE), location, syntax)
         self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
         key = (frozenset(several), self._counted(location), syntax)
-        if key in self._known:
-            return self._known[key]
+        if key in self._exprs:
+            return self._exprs[key]
         if self._is_spent() or UNCONSTRAINED in several:
-            return self._known.setdefault(key, self._anything.values(None, syntax))
-        sets = [self._expander.expand(one) for one in several]
+            return self._exprs.setdefault(key, self._anything.values(None, syntax))
+        sets = [self._expander.expand(choice) for choice in several]
         shapes: list[Shape] = []
-        for shape in chain.from_iterable(one.shapes for one in sets):
+        for shape in chain.from_iterable(subset.shapes for subset in sets):
             if shape not in shapes:
                 shapes.append(shape)
-        values = ValueSet(tuple(distinct([value for one in sets for value in one.values])), tuple(shapes))
-        if any(one.is_everything for one in sets):
-            return self._known.setdefault(key, self._anything.values(None, syntax))
+        values = ValueSet(
+            tuple(distinct([value for subset in sets for value in subset.values])), tuple(shapes)
+        )
+        if any(subset.is_everything for subset in sets):
+            return self._exprs.setdefault(key, self._anything.values(None, syntax))
         if values.is_empty:
-            return self._known.setdefault(key, EMPTY_LANGUAGE)
+            return self._exprs.setdefault(key, EMPTY_LANGUAGE)
         return self._named(key, values, location, syntax)
 
     def _counted(self, location: SchemaLocation) -> int:
@@ -249,7 +252,7 @@ class Lowering:
             raw = subschemas[0].raw
             if type(raw) is dict and raw.keys().isdisjoint(REFERENCES):  # as for most, and fast
                 break
-            keyword = next((one for one in REFERENCES if one in raw), "") if isinstance(raw, Mapping) else ""
+            keyword = next((key for key in REFERENCES if key in raw), "") if isinstance(raw, Mapping) else ""
             if not keyword or subschemas in seen:
                 break
             seen.add(subschemas)
@@ -357,12 +360,12 @@ class Lowering:
         """Return the arrays and the objects of a union, each as few alternatives that begin differently."""
         arrays = [shape for shape in shapes if type(shape) is Array]
         objects = [shape for shape in shapes if type(shape) is Object]
-        found: list[Expr] = []
+        alternatives: list[Expr] = []
         if ANY_ARRAY in arrays:
             arrays = [ANY_ARRAY]
         for cluster in clusters(arrays, self._expander.expand) if arrays else ():
             if len(cluster) == 1 or self._too_deep(location, "items"):
-                found.append(self._array(cluster[0], location, syntax))
+                alternatives.append(self._array(cluster[0], location, syntax))
                 continue
             self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
             inner = location._replace(scope=location.scope.inside("Array"))
@@ -372,15 +375,15 @@ class Lowering:
 
             items = possible_items(merged_items(cluster, item))
             if items is not None:
-                found.append(array_expr(items, syntax.arrays, inner.scope)[0])
+                alternatives.append(array_expr(items, syntax.arrays, inner.scope))
         if ANY_OBJECT in objects:
             objects = [ANY_OBJECT]
         if len(objects) == 1:
-            found.append(self._object(objects[0], location, syntax))
+            alternatives.append(self._object(objects[0], location, syntax))
         elif objects:
             joint = self._joint(objects, location, syntax)
-            found.append(self._either_object(objects, location, syntax) if joint is None else joint)
-        return found
+            alternatives.append(self._either_object(objects, location, syntax) if joint is None else joint)
+        return alternatives
 
     def _begin_alike(self, alternatives: int) -> None:
         """Count alternatives of the current rule that may begin with the same text."""
@@ -422,11 +425,9 @@ class Lowering:
         special = self._special_array(shape, items, location, syntax)
         if special is not None:
             return special
-        expr, exact = array_expr(items, syntax.arrays, location.scope)
-        if not exact:
-            beyond = "minItems" if items.minimum > MAX_BOUND else "maxItems"
-            report_keyword(self.report, shape, location.pointer, beyond, BEYOND)
-        return expr
+        if items.unenforced:
+            report_keyword(self.report, shape, location.pointer, items.unenforced, BEYOND)
+        return array_expr(items, syntax.arrays, location.scope)
 
     def _items(self, shape: Array, location: SchemaLocation, syntax: AnySyntax) -> ArrayItems | None:
         """Return the items as expressions."""
@@ -616,9 +617,9 @@ class Lowering:
                 values[name] = self._either_child(shapes, name, location, syntax)
         others = [shape.others for shape in shapes if shape.others]
         inner = syntax.other()
-        if inner is None or all(one == others[0] for one in others):
+        if inner is None or all(classes == others[0] for classes in others):
             return _Children(values, [])
         children = [other.value for several in others for other in several]
         self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
-        at = location.inside("Value", "/additionalProperties")
-        return _Children(values, [(None, self.either(children, at, inner))])
+        value_location = location.inside("Value", "/additionalProperties")
+        return _Children(values, [(None, self.either(children, value_location, inner))])

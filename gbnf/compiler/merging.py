@@ -29,16 +29,16 @@ def _listed(values: ValueSet) -> frozenset[Any] | None:
 
 def told_apart(sets: Sequence[ValueSet]) -> bool:
     """Return whether the values are listed, and those of any two sets are the same or have none in common."""
-    found: set[frozenset[Any]] = set()
+    seen: set[frozenset[Any]] = set()
     taken: set[Any] = set()
     for values in sets:
         keys = _listed(values)
         if keys is None:
             return False
-        if keys not in found:
+        if keys not in seen:
             if not taken.isdisjoint(keys):
                 return False
-            found.add(keys)
+            seen.add(keys)
             taken |= keys
     return True
 
@@ -51,27 +51,28 @@ def clusters(arrays: Sequence[Array], expand: Callable[[Conjunction], ValueSet])
     sets = [expand(first) for first in firsts]
     if not told_apart(sets):
         return [list(arrays)]
-    found: dict[Any, list[Array]] = {}
+    groups: dict[Any, list[Array]] = {}
     for array, values in zip(arrays, sets, strict=True):
-        found.setdefault(_listed(values), []).append(array)
-    return list(found.values())
+        groups.setdefault(_listed(values), []).append(array)
+    return list(groups.values())
 
 
 def merged_items(arrays: Sequence[Array], either: _Either) -> ArrayItems:
     """Return the items of any of the arrays, whatever the others are."""
     length = max(len(array.prefix) for array in arrays)
 
-    def at(index: int) -> list[Conjunction]:
+    def choices_at(index: int) -> list[Conjunction]:
         return [
             array.prefix[index] if index < len(array.prefix) else array.items
             for array in arrays
             if array.max_items is None or array.max_items > index
         ]
 
-    prefix = tuple(either(at(index), f"/prefixItems/{index}") for index in range(length))
+    prefix = tuple(either(choices_at(index), f"/prefixItems/{index}") for index in range(length))
     bounds = [array.max_items for array in arrays if array.max_items is not None]
     maximum = max(bounds) if len(bounds) == len(arrays) else None
-    return ArrayItems(prefix, either(at(length), "/items"), min(array.min_items for array in arrays), maximum)
+    minimum = min(array.min_items for array in arrays)
+    return ArrayItems(prefix, either(choices_at(length), "/items"), minimum, maximum)
 
 
 def any_of(objects: Sequence[Object]) -> Object:

@@ -29,9 +29,7 @@ from os.path import commonprefix
 from typing import Literal, TypeAlias
 
 from gbnf.errors import InvalidArgumentError
-
-JsonType: TypeAlias = Literal["string", "number", "boolean", "null", "array", "object"]
-JSON_TYPES: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
+from gbnf.schema.keywords import JSON_TYPES, JsonType
 
 
 @dataclass(frozen=True, slots=True)

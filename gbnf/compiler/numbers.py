@@ -113,7 +113,7 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
     """
     whole = shape.integer is True
     divisors = (*shape.divisors, Fraction(1)) if whole else shape.divisors
-    divisor = Fraction(lcm(*(one.numerator for one in divisors)), gcd(*(one.denominator for one in divisors)))
+    divisor = Fraction(lcm(*(d.numerator for d in divisors)), gcd(*(d.denominator for d in divisors)))
     low, high = shape.minimum, shape.maximum
     if low is not None and high is not None and (high.value - low.value) / divisor <= _MAX_LISTED:
         first = -((-low.value) // divisor)
@@ -187,7 +187,7 @@ def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
     if unit * (places + 1) > MAX_DIVISOR * 4 or unit > MAX_DIVISOR:
         return None
     alphabet, _ = minterms([CharSet.single(ord(char)) for char in "-.0123456789"])
-    chars = [chr(one.ranges[0][0]) for one in alphabet.sets()]
+    chars = [chr(char_set.ranges[0][0]) for char_set in alphabet.sets()]
 
     def after(char: str, decimals: int, remainder: int) -> tuple[int, int] | None:
         """Return the state after one more character. `decimals` is below 0 before the point."""

@@ -226,8 +226,8 @@ def _joined(chains: list[list[str]], budget: OrderBudget) -> list[list[str]]:
     while len(chains) > 1 and not budget.reserve_interleaving(
         math.prod(len(chain) + 1 for chain in chains) * count
     ):
-        *chains, one, other = chains
-        chains.append([*one, *other])
+        *chains, before_last, last = chains
+        chains.append([*before_last, *last])
     return chains
 
 

@@ -65,7 +65,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
     """
     with without_part_cache():
         whole = compile_grammar(schema).rules
-        found: dict[str, list[str]] = {name: [] for name in whole.productions}
+        origins: dict[str, list[str]] = {name: [] for name in whole.productions}
         without_effect: list[str] = []
         without: dict[tuple[str, str], Expr] = {}
         work = 0
@@ -80,14 +80,14 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
             pointer = path_pointer(path)
             changed = changed_rules(whole, reduced.rules)
             for name, other in changed.items():
-                found[name].append(pointer)
+                origins[name].append(pointer)
                 if other is not None:
                     without[name, pointer] = reduced.rules.productions[other]
             if not changed:
                 without_effect.append(pointer)
     order = {pointer: number for number, pointer in enumerate(_pointers(schema))}
     return Origins(
-        {name: tuple(sorted(pointers, key=order.__getitem__)) for name, pointers in found.items()},
+        {name: tuple(sorted(pointers, key=order.__getitem__)) for name, pointers in origins.items()},
         frozenset(without_effect),
         without,
     )
@@ -166,11 +166,11 @@ def _is_same(name: str, other: str, mine: Mapping[str, Expr], theirs: Mapping[st
 
 
 def _paired(
-    one: Expr, other: Expr, mine: Mapping[str, Expr], theirs: Mapping[str, Expr]
+    expr: Expr, other: Expr, mine: Mapping[str, Expr], theirs: Mapping[str, Expr]
 ) -> list[tuple[str, str | None]] | None:
     """Return the references of two expressions in pairs; None if the expressions differ otherwise."""
     pairs: list[tuple[str, str | None]] = []
-    pending = [(one, other)]
+    pending = [(expr, other)]
     while pending:
         left, right = pending.pop()
         match left, right:
@@ -243,8 +243,8 @@ def _without_names(names: Any, gone: Collection[Any]) -> Any:
     """Return a list without some names, also in the lists inside, of which empty ones are left out."""
     if not isinstance(names, list):
         return names
-    kept = [_without_names(name, gone) for name in names if isinstance(name, list) or name not in gone]
-    return [name for name in kept if name != []]
+    remaining = [_without_names(name, gone) for name in names if isinstance(name, list) or name not in gone]
+    return [name for name in remaining if name != []]
 
 
 def _pointers(schema: Any) -> Iterator[str]:

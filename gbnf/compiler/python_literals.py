@@ -67,8 +67,8 @@ def python_string_expr(language: Dfa, scope: Scope) -> Expr:
 def python_string(text: str) -> Expr:
     """Return one Python string, in each spelling that `python_string_expr` has for it."""
     chars = [CharSet.single(ord(char)) for char in text]
-    one = seq(Literal("'"), *map(single_quoted, chars), Literal("'"))
-    return alt(one, seq(Literal('"'), *map(double_quoted, chars), Literal('"')))
+    single = seq(Literal("'"), *map(single_quoted, chars), Literal("'"))
+    return alt(single, seq(Literal('"'), *map(double_quoted, chars), Literal('"')))
 
 
 def _spelled(char: str, quote: str) -> str:

@@ -64,20 +64,20 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
         # The first item is the state of the language before the characters that may begin the delimiter.
         if state == end:
             return [None] * alphabet.size
-        found: list[tuple[int, int] | None] = []
+        targets: list[tuple[int, int] | None] = []
         for matched, passed in steps[state[1]]:
-            at = state[0]
+            language_state = state[0]
             for number in passed:
-                at = rows[at][number]
-                if at == DEAD:
+                language_state = rows[language_state][number]
+                if language_state == DEAD:
                     break
-            if at == DEAD:
-                found.append(None)
+            if language_state == DEAD:
+                targets.append(None)
             elif matched < len(delimiter):
-                found.append((at, matched))
+                targets.append((language_state, matched))
             else:
-                found.append(end if at in table.accepting else None)
-        return found
+                targets.append(end if language_state in table.accepting else None)
+        return targets
 
     return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
 
@@ -107,7 +107,7 @@ def trimmed_texts() -> Dfa:
 @work_cache(maxsize=512)
 def beginning_with(text: str, delimiter: str) -> Dfa:
     """Return the texts that, with the delimiter behind them, begin with `text`."""
-    early = [text[:at] for at in range(len(text)) if delimiter.startswith(text[at:])]
+    early = [text[:index] for index in range(len(text)) if delimiter.startswith(text[index:])]
     return search(f"^{re.escape(text)}") | Dfa.of_words(early)
 
 

@@ -7,8 +7,6 @@ split into blocks. Source: `parse_sequence` in llama.cpp's `src/llama-grammar.cp
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import CharClass, Expr, Ref, alt, repeat, seq
 
@@ -23,27 +21,19 @@ MAX_BOUND = BLOCK_LENGTH * BLOCK_LENGTH
 BEYOND = f"bounds above {MAX_BOUND} are not enforced"
 
 
-class BoundedRepetition(NamedTuple):
-    """A repeated expression; `exact` is False if a bound above `MAX_BOUND` is not enforced."""
-
-    expr: Expr
-    exact: bool
-
-
-def bounded_repetition(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> BoundedRepetition:
-    """`item`, at least `minimum` and at most `maximum` times."""
-    exact = minimum <= MAX_BOUND and (maximum is None or maximum <= MAX_BOUND)
+def bounded_repetition(item: Expr, minimum: int, maximum: int | None, scope: Scope) -> Expr:
+    """Return `item` at least `minimum` and at most `maximum` times; a bound above `MAX_BOUND` is left out."""
     minimum = min(minimum, MAX_BOUND)
     maximum = None if maximum is None or maximum > MAX_BOUND else maximum
     if (minimum > 1 or (maximum or 0) > 1) and not isinstance(item, Ref | CharClass):
         item = scope.add("Part", item)
     if minimum <= BLOCK_LENGTH and (maximum is None or maximum <= BLOCK_LENGTH):
-        return BoundedRepetition(repeat(item, minimum, maximum), exact)
+        return repeat(item, minimum, maximum)
     block = scope.add("Block", repeat(item, BLOCK_LENGTH, BLOCK_LENGTH))
     blocks, rest = divmod(minimum, BLOCK_LENGTH)
     head = seq(repeat(block, blocks, blocks), repeat(item, rest, rest))
     tail = repeat(item) if maximum is None else _at_most(item, block, maximum - minimum, scope)
-    return BoundedRepetition(seq(head, tail), exact)
+    return seq(head, tail)
 
 
 def _at_most(item: Expr, block: Ref, count: int, scope: Scope) -> Expr:

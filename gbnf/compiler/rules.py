@@ -79,7 +79,7 @@ class RuleTable:
 
     def __init__(self, taken: frozenset[str]) -> None:
         self._names = NameTable(taken)
-        self._known: dict[Expr, Ref] = {}
+        self._refs: dict[Expr, Ref] = {}
         self.productions: dict[str, Expr] = {}
         #: What the fragments that are added already became.
         self.instances: dict[Fragment, Expr] = {}
@@ -96,19 +96,19 @@ class RuleTable:
 
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
-        known = self._known.setdefault(production, ref)
+        shared = self._refs.setdefault(production, ref)
         self.productions.pop(ref.name, None)  # in the order of definition, most rules come after their parts
-        if known != ref and isinstance(production, Seq | Alt):
-            self.productions[ref.name] = known  # for those that refer to it already
-            return known
+        if shared != ref and isinstance(production, Seq | Alt):
+            self.productions[ref.name] = shared  # for those that refer to it already
+            return shared
         self.productions[ref.name] = production
         return ref
 
     def add(self, hint: tuple[str, ...], production: Expr) -> Ref:
         """Return the nonterminal of a production, new or known."""
-        known = self._known.get(production)
-        if known is not None:
-            return known
+        shared = self._refs.get(production)
+        if shared is not None:
+            return shared
         return self.define(self.reserve_many(1, *hint)[0], production)
 
 
@@ -160,10 +160,10 @@ class Fragment:
         """Return the expression, with its productions added to the scope's table once, under new names."""
         if not self.productions:
             return self.expr
-        known = scope.table.instances
-        if self not in known:
+        instances = scope.table.instances
+        if self not in instances:
             refs = {name: scope.reserve(1, name.rstrip("0123456789"))[0] for name, _ in self.productions}
             for name, production in self.productions:
                 scope.table.define(refs[name], substitute(production, refs))
-            known[self] = substitute(self.expr, refs)
-        return known[self]
+            instances[self] = substitute(self.expr, refs)
+        return instances[self]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
-from gbnf.compiler.notations import JsonType
 from gbnf.compiler.numbers import multiples_expr, range_expr
 from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
@@ -19,7 +18,7 @@ from gbnf.compiler.rules import Scope
 from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Seq, alt, literal, seq
 from gbnf.regular.automaton import Dfa
-from gbnf.schema.keywords import HAS_ITEM
+from gbnf.schema.keywords import HAS_ITEM, JsonType
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
 from gbnf.work_limits import TooManyStatesError, WorkLimitError, schema_cache, spend
@@ -58,8 +57,8 @@ class Scalars:
 
     def _number(self, shape: Number, scope: Scope, pointer: str) -> Expr:
         """Return the expression of a number; equal shapes share one."""
-        known = self._numbers.get(shape)
-        if known is None:
+        number = self._numbers.get(shape)
+        if number is None:
             expr, reason = None, ""
             if shape.divisors:
                 try:
@@ -69,8 +68,8 @@ class Scalars:
             if expr is None:
                 expr = range_expr(shape, self._digits)
             expr = _named(expr, scope, "Number")
-            known = self._numbers[shape] = (expr, reason)
-        expr, reason = known
+            number = self._numbers[shape] = (expr, reason)
+        expr, reason = number
         if reason:
             report_keyword(self.report, shape, pointer, "multipleOf", reason)
         if shape.divisors and (refused := _refused_in_floats(shape)) is not None:
@@ -87,13 +86,13 @@ class Scalars:
         """Return the expression of a string; equal shapes share one."""
         if syntax is self.json and shape == _ANY_STRING:
             return Ref("string")
-        known = self._strings.get((shape, syntax))
-        if known is None:
+        string = self._strings.get((shape, syntax))
+        if string is None:
             built = quoted_string(shape, syntax, scope)
-            known = self._strings[shape, syntax] = built._replace(expr=_named(built.expr, scope))
-        for keyword, reason in known.loosened:
+            string = self._strings[shape, syntax] = built._replace(expr=_named(built.expr, scope))
+        for keyword, reason in string.loosened:
             report_keyword(self.report, shape, pointer, keyword, reason)
-        return known.expr
+        return string.expr
 
     def raw(
         self, strings: ValueSet, form: ElementForm, kinds: frozenset[JsonType], scope: Scope, pointer: str,
@@ -131,11 +130,11 @@ class Scalars:
     ) -> StringExpr:
         """Return the strings of a shape without quotes, with what comes after them."""
         key = (shape, syntax.unmistakable(form, kinds), form.after)
-        known = self._strings.get(key)
-        if known is None:
+        string = self._strings.get(key)
+        if string is None:
             built = raw_string(shape, syntax, form, kinds, scope)
-            known = self._strings[key] = built._replace(expr=_named(built.expr, scope))
-        return known
+            string = self._strings[key] = built._replace(expr=_named(built.expr, scope))
+        return string
 
     def report_lost(
         self, values: Sequence[str], kinds: frozenset[JsonType], pointer: str, syntax: FormsSyntax
@@ -146,7 +145,7 @@ class Scalars:
             return
         readable = [syntax.readable(form, kinds) for form in forms]
         self.report.unwritten(
-            [value for value in values if not any(one.accepts(value) for one in readable)], pointer
+            [value for value in values if not any(language.accepts(value) for language in readable)], pointer
         )
 
 
@@ -199,10 +198,10 @@ def report_keyword(
     report: Report, shape: Number | String | Array | Object, pointer: str, keyword: str, reason: str
 ) -> None:
     """Report a keyword at every schema that the shape has it from."""
-    found = [(conjunct.pointer, keyword) for conjunct in shape.conjuncts if keyword in conjunct.raw]
+    locations = [(conjunct.pointer, keyword) for conjunct in shape.conjuncts if keyword in conjunct.raw]
     if keyword == "contains":  # or the complement of `items`
-        found += [(conjunct.pointer, "items") for conjunct in shape.conjuncts if HAS_ITEM in conjunct.raw]
-    for base, name in found or [(pointer, keyword)]:
+        locations += [(conjunct.pointer, "items") for conjunct in shape.conjuncts if HAS_ITEM in conjunct.raw]
+    for base, name in locations or [(pointer, keyword)]:
         report.add("unenforced", f"{base}/{name}", name, reason)
 
 
@@ -233,13 +232,12 @@ def quoted_string(shape: String, syntax: ValueSyntax, scope: Scope) -> StringExp
         except TooManyStatesError:
             loosened = _without_bounds(shape, "with the pattern beside it, it makes too large an automaton")
         return StringExpr(syntax.string_expr(language, scope), loosened)
-    texts, is_exact = [], True
-    for quote, char in syntax.quoted_chars(scope):
-        chars = bounded_repetition(char, low, high, scope)
-        is_exact = chars.exact
-        texts.append(seq(literal(quote), chars.expr, literal(quote)))
+    texts = [
+        seq(literal(quote), bounded_repetition(char, low, high, scope), literal(quote))
+        for quote, char in syntax.quoted_chars(scope)
+    ]
     beyond = "minLength" if low > MAX_BOUND else "maxLength"
-    return StringExpr(alt(*texts), () if is_exact else ((beyond, BEYOND),))
+    return StringExpr(alt(*texts), ((beyond, BEYOND),) if max(low, high or 0) > MAX_BOUND else ())
 
 
 def raw_string(

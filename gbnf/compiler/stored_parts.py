@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from hashlib import blake2b
 from typing import Any
 
@@ -30,8 +31,7 @@ def encode_part(key: str, part: CompiledRules, findings: Sequence[Finding]) -> b
         productions = [_encoded(expr, _MAX_NESTING) for expr in part.productions.values()]
     except _TooDeepError:
         return None
-    fields = [[one.tool, one.pointer, one.keyword, one.kind, one.reason, one.validator] for one in findings]
-    head = [part.text, list(part.names), sorted(part.needs), fields]
+    head = [part.text, list(part.names), sorted(part.needs), [astuple(finding) for finding in findings]]
     content = f"{_encode(head)}\n{_encode(productions)}".encode("ascii")
     return _checksum(key, content) + content
 

@@ -13,11 +13,9 @@ from functools import cache, cached_property
 from gbnf.compiler.layout import LAYOUTS, Layout, Whitespace
 from gbnf.compiler.literals import json_string
 from gbnf.compiler.notations import (
-    JSON_TYPES,
     ElementArguments,
     Encoding,
     JsonNotation,
-    JsonType,
     NestedElements,
     Notation,
     Placeholder,
@@ -46,6 +44,7 @@ from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, Ref, alt, literal, se
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import ANY_CHAR
 from gbnf.regular.ecma262 import search
+from gbnf.schema.keywords import JSON_TYPES, JsonType
 
 
 class ValueSyntax:
@@ -125,9 +124,9 @@ class PythonSyntax(ValueSyntax):
 class ElementsSyntax(ValueSyntax):
     """Objects and arrays as elements: the arguments themselves, or values inside them."""
 
-    def __init__(self, syntaxes: _Syntaxes, objects: ElementLayout, arrays: ElementLayout) -> None:
-        self.objects: ElementLayout = objects
-        self.arrays: ElementLayout = arrays
+    def __init__(self, syntaxes: _Syntaxes, objects: Layout, arrays: Layout) -> None:
+        super().__init__(objects)
+        self.arrays = arrays
         self._syntaxes = syntaxes
 
     def child(self, name: str) -> FormsSyntax:
@@ -208,14 +207,14 @@ class FormsSyntax:
 
     def unmistakable(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read back, if they are read to their end."""
-        known = self._unmistakable.get((form, kinds))
-        if known is None:
+        language = self._unmistakable.get((form, kinds))
+        if language is None:
             texts = plain_texts() & trimmed_texts() if form.trimmed else plain_texts()
             for before in sorted({other.before for forms in self._forms.values() for other in forms}):
                 if before.startswith(form.before) and before != form.before:
                     texts = texts - beginning_with(before[len(form.before) :], form.after)
-            known = self._unmistakable[form, kinds] = texts - self.mistaken(form, kinds)
-        return known
+            language = self._unmistakable[form, kinds] = texts - self.mistaken(form, kinds)
+        return language
 
     def mistaken(self, form: ElementForm, kinds: frozenset[JsonType]) -> Dfa:
         """Return the raw strings that are read as values of other types that the schema allows."""
@@ -287,6 +286,7 @@ class _Syntaxes:
         if nested.object_begin != nested.array_begin:
             return syntax
         is_same = nested.object_end == nested.array_end
+        assert isinstance(syntax.objects, ElementLayout)
         objects = replace(
             syntax.objects,
             empty_object=EMPTY_LANGUAGE if is_same else syntax.objects.empty_object,

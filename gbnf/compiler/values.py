@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from gbnf.compiler.decimals import INFINITE
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes, join_expressions
-from gbnf.compiler.notations import JSON_TYPES, JsonType
-from gbnf.compiler.value_syntax import FormsSyntax, ValueSyntax
+from gbnf.compiler.value_syntax import ElementForm, FormsSyntax, ValueSyntax
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, alt, literal, seq
-from gbnf.schema.value_sets import ALL_VALUES, Shape, ValueSet
+from gbnf.schema.keywords import JSON_TYPES, JsonType
+from gbnf.schema.value_sets import Shape, ValueSet, shape_type
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 #: The longest spelling of a double that is listed: a sign and 39 digits.
@@ -67,50 +67,33 @@ def value_expr(value: Any, syntax: ValueSyntax | FormsSyntax, pairs: JoinPairs |
 
 def _in_forms(value: Any, syntax: FormsSyntax, pairs: JoinPairs | None) -> Expr:
     """Return a value inside a listed one, where nothing says which JSON types the schema allows."""
-    texts: list[Expr] = []
-    for form in syntax.forms(json_type(value)):
-        inner = syntax.syntax(form, json_type(value), _ALL_TYPES)
-        if inner is not None:
-            inside = value_expr(value, inner, pairs)
-        else:
-            is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
-            inside = literal(value) if is_readable else EMPTY_LANGUAGE
-        texts.append(seq(literal(form.before), inside, literal(form.after)))
-    return factor_prefixes(texts)
+
+    def raw(form: ElementForm) -> Expr:
+        is_readable = syntax.readable(form, _ALL_TYPES).accepts(value)
+        return literal(value + form.after) if is_readable else EMPTY_LANGUAGE
+
+    def write(_kind: JsonType, inner: ValueSyntax) -> Expr:
+        return value_expr(value, inner, pairs)
+
+    return factor_prefixes(syntax.written(json_type(value), _ALL_TYPES, write, raw))
 
 
 def json_type(value: Any) -> JsonType:
     """Return the JSON type of a value."""
-    return "boolean" if isinstance(value, bool) else _TYPES[type(value)]
+    return "number" if type(value) is int else _TYPES[type(value)]
 
 
-_TYPES: dict[type, JsonType] = {
-    type(None): "null",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
-
-#: The shape of all values of a type.
-SHAPES: dict[JsonType, Shape] = dict(zip(JSON_TYPES, ALL_VALUES.shapes, strict=True))
-_TYPE_OF_SHAPE = {type(shape): kind for kind, shape in SHAPES.items()}
-
-
-def shape_type(shape: Shape) -> JsonType:
-    """Return the JSON type of the values of a shape."""
-    return _TYPE_OF_SHAPE[type(shape)]
+_TYPES = dict(zip((type(None), bool, float, str, list, dict), JSON_TYPES, strict=True))
 
 
 def values_by_type(values: ValueSet) -> dict[JsonType, ValueSet]:
     """Return the part of each JSON type that a set of values has any of."""
-    found: dict[JsonType, tuple[list[Any], list[Shape]]] = {}
+    by_type: dict[JsonType, tuple[list[Any], list[Shape]]] = {}
     for value in values.values:
-        found.setdefault(json_type(value), ([], []))[0].append(value)
+        by_type.setdefault(json_type(value), ([], []))[0].append(value)
     for shape in values.shapes:
-        found.setdefault(shape_type(shape), ([], []))[1].append(shape)
-    return {kind: ValueSet(tuple(listed), tuple(shapes)) for kind, (listed, shapes) in found.items()}
+        by_type.setdefault(shape_type(shape), ([], []))[1].append(shape)
+    return {kind: ValueSet(tuple(listed), tuple(shapes)) for kind, (listed, shapes) in by_type.items()}
 
 
 def _number_texts(value: float) -> Iterable[str]:
@@ -125,4 +108,4 @@ def _number_texts(value: float) -> Iterable[str]:
     else:
         # Python writes 1e-07, JavaScript 1e-7; and 1e-05 and 0.00001
         texts = [text, text.replace("e-0", "e-"), format(Decimal(text), "f")]
-    return [one for one in dict.fromkeys(texts) if len(one) <= _LONGEST]
+    return [spelling for spelling in dict.fromkeys(texts) if len(spelling) <= _LONGEST]

@@ -12,29 +12,29 @@ _SPACES = " \t\n\r"
 
 def scalar_alternatives(state: MatchState, limit: int) -> tuple[str, ...] | None:
     """Return the texts of the JSON scalars that may come next; None if there may be others, or too many."""
-    found: list[str] = []
+    scalars: list[str] = []
     pending = [("", state)]
     while pending:
-        text, at = pending.pop()
+        text, current = pending.pop()
         quoted = text[1:-1].replace("\\\\", "")
         if len(text) > 1 and text[0] == text[-1] == '"' and not quoted.endswith("\\"):  # a whole string
-            found.append(text)
+            scalars.append(text)
             continue
-        ranges = at.allowed().ranges
+        ranges = current.allowed().ranges
         if len(text) > _MOST_LENGTH or sum(high - low + 1 for low, high in ranges) > _MOST_CHARACTERS:
             return None
         characters = [chr(code) for low, high in ranges for code in range(low, high + 1)]
         if not text:
             if not {"{", "["}.isdisjoint(characters):
                 return None
-            characters = [each for each in characters if each not in _SPACES]
+            characters = [char for char in characters if char not in _SPACES]
         elif text[0] != '"':
-            within = [each for each in characters if each.isalnum() or each in "+-."]
-            if at.can_end or len(within) < len(characters):
-                found.append(text)
+            within = [char for char in characters if char.isalnum() or char in "+-."]
+            if current.can_end or len(within) < len(characters):
+                scalars.append(text)
             characters = within
-        following = ((text + each, at.advance(each)) for each in reversed(characters))
+        following = ((text + char, current.advance(char)) for char in reversed(characters))
         pending += [(longer, after) for longer, after in following if after is not None]
-        if len(found) + len(pending) > limit:
+        if len(scalars) + len(pending) > limit:
             return None
-    return tuple(found)
+    return tuple(scalars)

@@ -29,16 +29,16 @@ def nullable(rules: Rules) -> frozenset[str]:
     """Return the names of the rules that derive the empty string."""
     every = rules.productions.keys()
     possible = rules.only(name for name, expr in rules.productions.items() if is_nullable(expr, every))
-    known: set[str] = set()
+    names: set[str] = set()
 
     def improve(name: str) -> bool:
-        if name in known or not is_nullable(rules.productions[name], known):
+        if name in names or not is_nullable(rules.productions[name], names):
             return False
-        known.add(name)
+        names.add(name)
         return True
 
     to_fixpoint(possible, improve)
-    return frozenset(known)
+    return frozenset(names)
 
 
 def is_nullable(expr: Expr, nullable_names: AbstractSet[str]) -> bool:
@@ -158,8 +158,8 @@ def cost_of(expr: Expr, costs: Mapping[str, int]) -> int | None:
             return BYTE * utf8_length(chr(ranges[0][0])) if ranges else None
         case Seq(items):
             parts = [cost_of(item, costs) for item in items]
-            known = [part for part in parts if part is not None]
-            return sum(known) if len(known) == len(parts) else None
+            finite = [part for part in parts if part is not None]
+            return sum(finite) if len(finite) == len(parts) else None
         case Alt(items):
             return min((c for item in items if (c := cost_of(item, costs)) is not None), default=None)
         case Repeat(item, minimum, _):

@@ -108,11 +108,11 @@ def parse_class(token: str) -> CharClass:
         problem = f"llama.cpp reads the empty class {token} as the empty string"
         hint = 'Write . for any character, or "" for the empty string.'
         raise EscapeError(0, len(token), problem, hint, "G012")
-    found = char_class(*pairs, negated=token.startswith("[^"))
-    if not matchable(found):
+    parsed = char_class(*pairs, negated=token.startswith("[^"))
+    if not matchable(parsed):
         problem = f"{token} matches no character: no text contains NUL or surrogates"
         raise EscapeError(0, len(token), problem, "Write the characters that are meant.", "G012")
-    return found
+    return parsed
 
 
 def _read(token: str, position: int) -> tuple[int, int]:

@@ -48,44 +48,44 @@ def compare(first: Rules, second: Rules) -> Comparison:
         return Comparison(None, in_first=False, searched=inf)
     for rules in grammars:
         require_texts(rules)
-    left, right = map(Matcher, grammars)
+    matchers = [Matcher(rules) for rules in grammars]
     heap: list[tuple[float, int, str, MatchState | None, MatchState | None]] = []
     seen: set[tuple[MatchState | None, MatchState | None]] = set()
     number = count()
 
     def visit(text: str, *states: MatchState | None) -> None:
-        one, other = (state if state and state.completion_length < inf else None for state in states)
-        if (one or other) and (one, other) not in seen:
-            seen.add((one, other))
-            is_difference = not (one and other) or one.can_end != other.can_end
-            rest = min(state.completion_length for state in (one, other) if state)
+        left, right = (state if state and state.completion_length < inf else None for state in states)
+        if (left or right) and (left, right) not in seen:
+            seen.add((left, right))
+            is_difference = not (left and right) or left.can_end != right.can_end
+            rest = min(state.completion_length for state in (left, right) if state)
             length = utf8_length(text) + max(rest, not is_difference)
-            heappush(heap, (length, next(number), text, one, other))
+            heappush(heap, (length, next(number), text, left, right))
 
-    visit("", left.start(), right.start())
+    visit("", *[matcher.start() for matcher in matchers])
     with limit_work(_MAX_WORK):
         while heap:
-            searched, _, text, one, other = heappop(heap)
-            if one is None or other is None or one.can_end != other.can_end:
-                state = one if other is None or (one and one.can_end) else other
+            searched, _, text, left, right = heappop(heap)
+            if left is None or right is None or left.can_end != right.can_end:
+                state = left if right is None or (left and left.can_end) else right
                 assert state is not None
-                return Comparison(text + state.shortest_completion(), state is one, searched)
-            visits = left.visits + right.visits
+                return Comparison(text + state.shortest_completion(), state is left, searched)
+            visits = sum(matcher.visits for matcher in matchers)
             try:
-                for more in _next_texts(one, other):
-                    visit(text + more, one.advance(more), other.advance(more))
+                for more in _next_texts(left, right):
+                    visit(text + more, left.advance(more), right.advance(more))
                     spend(_STEP_WORK + len(text) // 16)
-                spend(_VISIT_WORK * (left.visits + right.visits - visits))
+                spend(_VISIT_WORK * (sum(matcher.visits for matcher in matchers) - visits))
             except WorkLimitError:
                 return Comparison(None, in_first=False, searched=searched - 1)
     is_known = all(cheapest_costs(rules).keys() == rules.productions.keys() for rules in grammars)
     return Comparison(None, in_first=False, searched=inf if is_known else MAX_BYTES)
 
 
-def _next_texts(one: MatchState, other: MatchState) -> list[str]:
+def _next_texts(left: MatchState, right: MatchState) -> list[str]:
     """Return how texts of either go on: with the literal that both share, or a character of each kind."""
-    tops = (*one.tops, *other.tops)
-    if len(one.tops) == len(other.tops) == 1:
+    tops = (*left.tops, *right.tops)
+    if len(left.tops) == len(right.tops) == 1:
         rests = [node.text[offset:] for node, offset, _ in tops if isinstance(node, TextNode)]
         if len(rests) == 2 and (shared := commonprefix(rests)):  # noqa: RUF071  # these are no paths
             return [shared]

@@ -41,7 +41,7 @@ class _Item:
         parts: list[str | None] = []
         for index, alternative in enumerate(self.alternatives):
             parts += ["|"] * (index > 0)
-            parts += [one.flat if isinstance(one, _Item) else None for one in alternative]
+            parts += [item.flat if isinstance(item, _Item) else None for item in alternative]
         flat = " ".join(part or "" for part in parts)
         self.flat = flat if None not in parts and len(flat) < WIDTH else None
 
@@ -79,7 +79,7 @@ def _body(text: str, rule: list[Token]) -> _Item:
             group.flat = None if group.flat is None else f"({group.flat})"
             opened[-1].alternatives[-1].append(group)
         elif token.type == "SUFFIX":
-            item = next(one for one in reversed(items) if isinstance(one, _Item))
+            item = next(item for item in reversed(items) if isinstance(item, _Item))
             suffix = _suffix(token, nested=len(opened) > 1)
             item.suffix += suffix
             item.flat = None if item.flat is None else item.flat + suffix
@@ -92,17 +92,17 @@ def _body(text: str, rule: list[Token]) -> _Item:
 
 def _suffix(token: str, *, nested: bool) -> str:
     """Return a repetition without spaces; one that llama.cpp refuses as it is."""
-    found = read_bounds(token, nested=nested)
-    if found is None:
+    match = read_bounds(token, nested=nested)
+    if match is None:
         return str(token)
-    low, comma, high = found.groups()
+    low, comma, high = match.groups()
     bounds = f"{{{low}{comma or ''}{high or ''}}}"
     return _SHORT.get(bounds, bounds)
 
 
 def _comments(gap: str) -> Iterator[_Comment]:
-    for found in re.finditer(r"#[^\r\n]*", gap):
-        yield _Comment(found[0].rstrip(), is_trailing=not re.search(r"[\r\n]", gap[: found.start()]))
+    for match in re.finditer(r"#[^\r\n]*", gap):
+        yield _Comment(match[0].rstrip(), is_trailing=not re.search(r"[\r\n]", gap[: match.start()]))
 
 
 class _Writer:
@@ -141,11 +141,11 @@ class _Writer:
                 is_behind = bool(self._line) and not self._breaks
                 self._word("|")
                 self._breaks = is_behind
-            for one in alternative:
-                if isinstance(one, _Comment):
-                    self._comment(one)
+            for part in alternative:
+                if isinstance(part, _Comment):
+                    self._comment(part)
                 else:
-                    self._item(one, nested=nested)
+                    self._item(part, nested=nested)
 
     def _item(self, item: _Item, *, nested: bool) -> None:
         start = self._indent if self._breaks or not self._line else len(self._line) + 1

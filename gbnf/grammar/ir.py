@@ -139,10 +139,10 @@ class _Items(_Composite):
         )
 
     def __hash__(self) -> int:
-        known = self._hash
-        if known is None:
-            known = self._hash = hash(self.items)  # few sequences have the items of an alternation
-        return known
+        cached = self._hash
+        if cached is None:
+            cached = self._hash = hash(self.items)  # few sequences have the items of an alternation
+        return cached
 
 
 class Seq(_Items):
@@ -278,14 +278,14 @@ def references(expr: Expr) -> tuple[str, ...]:
     """Return the names of the rules that `expr` refers to, in order, each once."""
     if expr.references is not None:
         return expr.references
-    found: list[str] = []
+    names: list[str] = []
     for item in (expr.item,) if isinstance(expr, Repeat) else expr.items:
         if type(item) is Seq and item.references is None:  # most alternatives: without a call for each
-            for one in item.items:
-                found += references(one) if one.references is None else one.references
+            for part in item.items:
+                names += references(part) if part.references is None else part.references
         else:
-            found += references(item) if item.references is None else item.references
-    expr.references = tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
+            names += references(item) if item.references is None else item.references
+    expr.references = tuple(dict.fromkeys(names)) if len(names) > 1 else tuple(names)
     return expr.references
 
 
@@ -326,6 +326,4 @@ class Rules:
 
     def only(self, names: Iterable[str]) -> Rules:
         """Return these rules, in this order."""
-        kept = Rules({name: self.productions[name] for name in names}, self.root)
-        vars(kept)["references"] = {name: self.references[name] for name in kept.productions}
-        return kept
+        return Rules({name: self.productions[name] for name in names}, self.root)

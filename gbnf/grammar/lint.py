@@ -138,17 +138,17 @@ def lint(text: str, root: str = "root") -> list[Diagnostic]:
     Without an error, llama.cpp accepts the grammar. After a syntax error, what is said of the other rules may
     be incomplete.
     """
-    found = _Linter(read_gbnf(text, root)).run()
-    return sorted(found, key=lambda each: (each.start, each.code))
+    diagnostics = _Linter(read_gbnf(text, root)).run()
+    return sorted(diagnostics, key=lambda diagnostic: (diagnostic.start, diagnostic.code))
 
 
 def apply_fixes(text: str, root: str = "root") -> str:
     """Return the text with the fixes of its diagnostics applied, and of those that they lead to."""
     for _ in range(_MOST_PASSES):
         edits: list[Edit] = []
-        for found in lint(text, root):
-            if not any(old.start < new.end and new.start < old.end for old in edits for new in found.fix):
-                edits += found.fix
+        for fix in [diagnostic.fix for diagnostic in lint(text, root)]:
+            if not any(old.start < new.end and new.start < old.end for old in edits for new in fix):
+                edits += fix
         if not edits:
             break
         pieces, position = list[str](), 0
@@ -159,7 +159,7 @@ def apply_fixes(text: str, root: str = "root") -> str:
     return text
 
 
-_MOST_FOUND = 1000
+_MOST_DIAGNOSTICS = 1000
 _MOST_PASSES = 20
 _MOST_SEARCHES = 20  # for the rule whose derivations multiply
 _MODIFIERS = re.compile("[\u200d\ufe0f\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]")
@@ -171,7 +171,7 @@ class _Linter:
 
     def __init__(self, reader: GbnfReader) -> None:
         self._reader, self._text = reader, reader.text
-        self._found: list[Diagnostic] = []
+        self._diagnostics: list[Diagnostic] = []
         defined = reader.rules.productions
         undefined = {str(name): Literal("x") for name in reader.uses if name not in defined}
         self._rules = Rules({**defined, **undefined}, reader.rules.root)
@@ -197,7 +197,7 @@ class _Linter:
         self._check_rules()
         if not self._reader.errors and not is_bounded(self._rules):
             self._mark("G107", self._names[self._ambiguous()])
-        return self._found
+        return self._diagnostics
 
     def _add(
         self, code: str, start: int, end: int, message: str = "", hint: str = "", fix: tuple[Edit, ...] = ()
@@ -205,10 +205,10 @@ class _Linter:
         """Add a diagnostic, by default with the message and the hint of its rule."""
         rule, end = LINT_RULES[code], max(start, min(end, len(self._text)))
         fix = fix or self._fix(code, start, end)
-        if len(self._found) < _MOST_FOUND:
+        if len(self._diagnostics) < _MOST_DIAGNOSTICS:
             place = line_and_column(self._text, start)
-            found = Diagnostic(code, start, end, *place, message or rule.summary, hint or rule.hint, fix)
-            self._found.append(found)
+            diagnostic = Diagnostic(code, start, end, *place, message or rule.summary, hint or rule.hint, fix)
+            self._diagnostics.append(diagnostic)
 
     def _mark(self, code: str, token: Token, hint: str = "") -> None:
         start = token.start_pos or 0
@@ -245,8 +245,8 @@ class _Linter:
     def _check_terminal(self, token: Token) -> None:
         if "\n" in token or "\r" in token:
             self._mark("G208", token)
-        for found in _BYTES.finditer(token):
-            raw = bytes.fromhex(found[0].replace("\\x", ""))
+        for escapes in _BYTES.finditer(token):
+            raw = bytes.fromhex(escapes[0].replace("\\x", ""))
             if len(raw) > 1 and (meant := raw.decode(errors="ignore")):
                 self._mark("G209", token, f"Write {meant}: escapes are code points, not bytes.")
                 break
@@ -303,7 +303,7 @@ class _Linter:
     def _check_rules(self) -> None:
         costs, references, root = cheapest_costs(self._rules), self._rules.references, self._rules.root
         endless = {name: uses for name, uses in references.items() if name not in costs}
-        cycles = list(in_cycles({n: [one for one in uses if one in endless] for n, uses in endless.items()}))
+        cycles = list(in_cycles({n: [use for use in uses if use in endless] for n, uses in endless.items()}))
         empty = [name for name, expr in self._rules.productions.items() if expr == EPSILON]
         for code, names in (("G106", cycles or endless), ("G203", empty)):
             for name in names:
@@ -323,9 +323,9 @@ class _Linter:
         """Mark the loops that a text may end with: repetitions, and rules that may end with themselves."""
         suffixes = {id(expr): suffix for suffix, _, expr in self._reader.repetitions}
         ends: dict[str, set[tuple[str, bool]]] = {}  # what may end a rule, and whether it may be left out
-        found = [self._rules.root]
-        known = {*found}
-        for name in found:
+        names = [self._rules.root]
+        seen = {*names}
+        for name in names:
             ends[name] = set()
             pending = [(self._rules.productions[name], False)]
             while pending:
@@ -348,10 +348,10 @@ class _Linter:
                             pending.append((item, is_optional or minimum < maximum))
                         elif id(expr) in suffixes:
                             self._mark("G301", suffixes.pop(id(expr)))
-            new = {end for end, _ in ends[name]} - known
-            found += sorted(new)
-            known |= new
-        for component in strong_components({name: [end for end, _ in ends[name]] for name in found}):
+            new = {end for end, _ in ends[name]} - seen
+            names += sorted(new)
+            seen |= new
+        for component in strong_components({name: [end for end, _ in ends[name]] for name in names}):
             for name in component:
                 if any(is_optional and end in component for end, is_optional in ends[name]):
                     self._mark("G301", self._names[name])
@@ -382,4 +382,4 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _camel_case(name: str) -> str:
-    return re.sub(r"_+(.?)", lambda found: found[1].upper(), name) or name
+    return re.sub(r"_+(.?)", lambda match: match[1].upper(), name) or name

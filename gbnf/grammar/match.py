@@ -205,9 +205,9 @@ class Matcher:
 
     def _closure(self, node: Node, frame: Stack) -> Tops:
         """Return the tops that `node` reaches without a character, in the grammar's order."""
-        known = self._closures.get((node, frame))
-        if known is not None:
-            return known
+        cached = self._closures.get((node, frame))
+        if cached is not None:
+            return cached
         tops: dict[Top, None] = {}
         can_end = False
         seen: set[tuple[Node, Stack]] = set()
@@ -257,10 +257,10 @@ class Matcher:
                                 begun.add(inner)
                             pending.append((loop.item, inner))
         self._visit(len(seen))
-        found = (tuple(tops), can_end)
-        self._closures[node, frame] = found
+        closure = (tuple(tops), can_end)
+        self._closures[node, frame] = closure
         self._cached += 1 + len(tops)
-        return found
+        return closure
 
 
 @dataclass(eq=False, slots=True, repr=False)

@@ -78,8 +78,8 @@ class RepeatNode:
 
     def cost_after(self, iterations: int) -> Cost:
         """Return the cost after this many iterations."""
-        left = max(self.minimum - iterations, 0)
-        return self.next.cost + (left * self.item.cost if left else 0)
+        missing = max(self.minimum - iterations, 0)
+        return self.next.cost + (missing * self.item.cost if missing else 0)
 
     @property
     def cost(self) -> Cost:
@@ -136,8 +136,8 @@ class Network:
             case CharClass():
                 return CharsNode(expr, _bounds(expr), following, self._cost(expr) + following.cost)
             case TokenTerminal():
-                known = Repeat(_ANY, 1, None) if expr.text is None else Literal(expr.text)
-                return self._build(known, following)
+                equivalent = Repeat(_ANY, 1, None) if expr.text is None else Literal(expr.text)
+                return self._build(equivalent, following)
             case Repeat(TokenTerminal(text=None), minimum, _):  # (.+){m,n} are the texts of .{m,}
                 return self._build(Repeat(_ANY, minimum, None), following)
             case Ref(name):

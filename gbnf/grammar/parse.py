@@ -203,17 +203,17 @@ class GbnfReader:
             try:
                 return _parser().parse(text)
             except UnexpectedInput as error:
-                found = _syntax_error(text, error)
+                fault = _syntax_error(text, error)
             except _TooDeepError as error:
                 problem = f"parentheses nested deeper than {MAX_NESTING}"
-                found = "G009", error.args[0].start_pos, problem, "Make rules of the inner groups.", 1
-            self._report(*found)
-            code, position = found[:2]
+                fault = "G009", error.args[0].start_pos, problem, "Make rules of the inner groups.", 1
+            self._report(*fault)
+            code, position = fault[:2]
             headers = list(_HEADER.finditer(text))
-            start = max((found.start() for found in headers if found.start() <= position), default=0)
+            start = max((header.start() for header in headers if header.start() <= position), default=0)
             if code == "G002":  # the rule before is complete
                 start = max(start, text.rfind("\n", 0, position) + 1)
-            end = min((found.start() for found in headers if found.start() > position), default=len(text))
+            end = min((header.start() for header in headers if header.start() > position), default=len(text))
             self.broken.update(header[1] for header in headers if start <= header.start() < end)
             text = text[:start] + re.sub(r"[^\r\n]", " ", text[start:end]) + text[end:]
         return Tree("start", [])
@@ -341,12 +341,12 @@ class GbnfReader:
         """Return the bounds of a repetition; of one that is an error, those of the item alone."""
         if suffix in _BOUNDS_OF:
             return _BOUNDS_OF[suffix]
-        found = read_bounds(suffix, nested=nested)
-        if found is None:
+        match = read_bounds(suffix, nested=nested)
+        if match is None:
             hint = "It is {n}, {n,} or {m,n}, on one line outside parentheses."
             self._fail(suffix, "G005", f"{suffix!s} is not a repetition", hint)
             return 1, 1
-        low, comma, high = found.groups()
+        low, comma, high = match.groups()
         minimum = _number(low, MAX_REPETITION)
         maximum = None if comma and not high else _number(high or low, MAX_REPETITION)
         if max(minimum, maximum or 0) > MAX_REPETITION:
@@ -366,26 +366,26 @@ class GbnfReader:
             self._symbols += 1
 
     def _check_name(self, name: Token) -> None:
-        at = next((at for at, char in enumerate(name) if not (char.isascii() and char != "_")), None)
-        if at is not None:
-            shown = "an underscore" if name[at] == "_" else repr(name[at])
+        index = next((index for index, char in enumerate(name) if not (char.isascii() and char != "_")), None)
+        if index is not None:
+            shown = "an underscore" if name[index] == "_" else repr(name[index])
             problem = f"{shown} in the rule name {name}, which llama.cpp refuses"
             hint = "Names have ASCII letters, digits and hyphens only: write camelCase."
-            self._report("G006", (name.start_pos or 0) + at, problem, hint)
+            self._report("G006", (name.start_pos or 0) + index, problem, hint)
 
     def _check_names(self, root: str) -> None:
         defined = self.rules.productions.keys() | self.broken
-        known = sorted(defined)[:_MOST_COMPARED]
+        candidates = sorted(defined)[:_MOST_COMPARED]
         similar: dict[str, str] = {}
         for name in self.uses:
             if name in defined:
                 continue
             if name not in similar and len(similar) < _MOST_ERRORS:
-                similar[name] = suggestion(name, known)
+                similar[name] = suggestion(name, candidates)
             hint = similar.get(name, "").strip() or f"Define it: {name} ::= …"
             self._fail(name, "G102", f"the rule {name} is not defined", hint)
         if root not in defined:
-            hint = suggestion(root, known)
+            hint = suggestion(root, candidates)
             self._report("G101", 0, f"there is no rule {root}, the start symbol", f"Add {root} ::= ….{hint}")
 
     def _check_recursion(self) -> None:
@@ -462,22 +462,22 @@ def _syntax_error(text: str, error: UnexpectedInput) -> tuple[str, int, str, str
         return "G002", position, problem, "Write ::=.", len(misspelt[0])
     if not isinstance(error, UnexpectedToken):  # a character that begins no token
         if token.value == '"':  # one before may be the one that is not closed
-            lines = (one for one in _OPAQUE.finditer(text, 0, position) if "\n" in one[0])
-            position = next((one.start() for one in lines if "::=" in one[0]), position)
-        found = ("G001", f"{str(token)!r} means nothing here", "Put text to match in quotes.")
-        code, problem, hint = _UNREADABLE.get(token, found)
+            lines = (match for match in _OPAQUE.finditer(text, 0, position) if "\n" in match[0])
+            position = next((match.start() for match in lines if "::=" in match[0]), position)
+        default = ("G001", f"{str(token)!r} means nothing here", "Put text to match in quotes.")
+        code, problem, hint = _UNREADABLE.get(token, default)
         return code, position, problem, hint, 1
     if token.type in {"_DEFINES", "$END"}:
         opened: list[int] = []
-        for one in _OPAQUE.finditer(text, 0, position):
-            if one[0] == "(":
-                opened.append(one.start())
-            elif one[0] == ")" and opened:
+        for match in _OPAQUE.finditer(text, 0, position):
+            if match[0] == "(":
+                opened.append(match.start())
+            elif match[0] == ")" and opened:
                 opened.pop()
         if opened:
             return "G004", opened[-1], "( is never closed", "Close it before the next rule begins.", 1
     if "_DEFINES" in error.expected and token.type not in {"_NEWLINE", "$END"}:
         return "G002", position, f"no ::= before {token!s}", "A rule is name ::= body.", len(token)
-    found = ("G001", f"{token!s} where a rule should begin", "A rule is name ::= body.")
-    code, problem, hint = _MISPLACED.get(token.type, found)
+    default = ("G001", f"{token!s} where a rule should begin", "A rule is name ::= body.")
+    code, problem, hint = _MISPLACED.get(token.type, default)
     return code, position, problem, hint, len(token)

@@ -39,9 +39,9 @@ def drop_unproductive(rules: Rules) -> Rules:
     gone: dict[str, Expr] = {name: EMPTY_LANGUAGE for name in doubtful if name not in productive}
     if not gone:
         return rules
-    kept = {name: substitute(expr, gone) for name, expr in productions.items() if name in productive}
-    kept.setdefault(rules.root, EMPTY_LANGUAGE)
-    return Rules(kept, rules.root)
+    remaining = {name: substitute(expr, gone) for name, expr in productions.items() if name in productive}
+    remaining.setdefault(rules.root, EMPTY_LANGUAGE)
+    return Rules(remaining, rules.root)
 
 
 def merge_equal(rules: Rules) -> Rules:
@@ -64,9 +64,9 @@ def merge_equal(rules: Rules) -> Rules:
         for name in pending:
             if same:  # most come after those that they refer to
                 productions[name] = substitute(productions[name], same)
-            kept = first.setdefault(productions[name], name)
-            if name not in (kept, rules.root):
-                same[name] = Ref(kept)
+            original = first.setdefault(productions[name], name)
+            if name not in (original, rules.root):
+                same[name] = Ref(original)
         touched: set[str] = set()
         for old, new in same.items():
             touched |= users.get(old, set())

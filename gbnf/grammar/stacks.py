@@ -94,7 +94,7 @@ class StackSearch:
         most, number, begin = start.stacks, count(), self._matcher.visits
         last, fruitful = begin + _SEARCH_VISITS // share, begin + _FRUITLESS_VISITS // share
         pending = [(0, 0.0, next(number), "", start)]
-        known: dict[frozenset[object], int] = {}
+        stacks_at: dict[frozenset[object], int] = {}
         while pending and most <= limit and self._matcher.visits < min(last, fruitful):
             before = most
             begun, _, _, text, state = heappop(pending)
@@ -104,9 +104,9 @@ class StackSearch:
                     (node, offset, stack.node if isinstance(stack, Frame) else None)
                     for node, offset, stack in following.tops
                 )
-                if known.get(positions, 0) >= following.stacks:
+                if stacks_at.get(positions, 0) >= following.stacks:
                     continue
-                known[positions] = following.stacks
+                stacks_at[positions] = following.stacks
                 most = max(most, following.stacks)
                 if following.stacks >= 2 * start.stacks and _contains_twice(following, start):
                     most = max(most, _repeated(start, text + more, limit))
@@ -147,24 +147,26 @@ class StackSearch:
         """Return how far it is from a node to a target inside its rule."""
         pending = [] if node in self._ahead else [node]
         while pending:
-            one = pending[-1]
+            current = pending[-1]
             far, following = inf, list[Node]()
-            match one:
+            match current:
                 case ChoiceNode(nexts):
                     following = nexts
                 case RepeatNode():
-                    following = [one.item, one.next]
+                    following = [current.item, current.next]
                 case CallNode(name):
-                    far, following = self._far.get(name, inf), [one.next]
+                    far, following = self._far.get(name, inf), [current.next]
                 case TextNode() | CharsNode():
-                    following = [one.next]
-            unknown = [each for each in following if each not in self._ahead]
-            if unknown and one not in self._ahead:
-                self._ahead[one] = inf  # inside itself
+                    following = [current.next]
+            unknown = [node for node in following if node not in self._ahead]
+            if unknown and current not in self._ahead:
+                self._ahead[current] = inf  # inside itself
                 pending += unknown
             else:
                 pending.pop()
-                self._ahead[one] = min(far, 1 + min((self._ahead[each] for each in following), default=inf))
+                self._ahead[current] = min(
+                    far, 1 + min((self._ahead[node] for node in following), default=inf)
+                )
         return self._ahead[node]
 
 
@@ -172,16 +174,16 @@ def _distances(references: Mapping[str, Sequence[str]], targets: Sequence[str]) 
     """Return for each rule that leads to a target over how many others it does."""
     users: dict[str, list[str]] = {}
     for name, used in references.items():
-        for one in used:
-            users.setdefault(one, []).append(name)
-    found = dict.fromkeys(targets, 0)
+        for reference in used:
+            users.setdefault(reference, []).append(name)
+    distances = dict.fromkeys(targets, 0)
     pending = list(targets)
     for name in pending:
         for user in users.get(name, ()):
-            if user not in found:
-                found[user] = found[name] + 1
+            if user not in distances:
+                distances[user] = distances[name] + 1
                 pending.append(user)
-    return found
+    return distances
 
 
 def _contains_twice(state: MatchState, other: MatchState) -> bool:

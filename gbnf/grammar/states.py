@@ -68,14 +68,14 @@ def next_characters(tops: Iterable[Top]) -> list[str]:
     if classes:
         lows.update(low + 1 for low in literals)
         lows.update(chain.from_iterable(bounds for _, bounds in classes))
-    found: dict[tuple[int, ...], str] = {}
+    characters: dict[tuple[int, ...], str] = {}
     for low, after in pairwise([*sorted(lows), sys.maxunicode + 1]):
         accepting = [index for index, bounds in classes if bisect_right(bounds, low) & 1]
         accepting += literals.get(low, ())
         if accepting:
             char = chr(max(low, min(ord("a"), after - 1)) if classes else low)
-            found[*accepting] = min(found.get((*accepting,), char), char, key=_strangeness)
-    return list(found.values())
+            characters[*accepting] = min(characters.get((*accepting,), char), char, key=_strangeness)
+    return list(characters.values())
 
 
 def _strangeness(char: str) -> tuple[bool, int]:

@@ -128,15 +128,15 @@ class Dfa:
 
     def __and__(self, other: Dfa) -> Dfa:
         """Return the words of both."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and two))
+        return Dfa(product(self.table, other.table, lambda in_left, in_right: in_left and in_right))
 
     def __or__(self, other: Dfa) -> Dfa:
         """Return the words of either."""
-        return Dfa(product(self.table, other.table, lambda one, two: one or two))
+        return Dfa(product(self.table, other.table, lambda in_left, in_right: in_left or in_right))
 
     def __sub__(self, other: Dfa) -> Dfa:
         """Return the words of the first that are not words of the second."""
-        return Dfa(product(self.table, other.table, lambda one, two: one and not two))
+        return Dfa(product(self.table, other.table, lambda in_left, in_right: in_left and not in_right))
 
     def __invert__(self) -> Dfa:
         """Return every other word."""
@@ -159,15 +159,15 @@ def product(
     # Whether nothing can be kept any more where the left side, the right side, both or neither live.
     lost = [
         [
-            not any(keep(one, two) for one in {False, left_lives} for two in {False, right_lives})
+            not any(keep(a, b) for a in {False, left_lives} for b in {False, right_lives})
             for right_lives in (True, False)
         ]
         for left_lives in (True, False)
     ]
 
     def successors(state: tuple[int, int]) -> list[tuple[int, int] | None]:
-        one, two = left_rows[state[0]], right_rows[state[1]]
-        return [None if lost[one[a] < 0][two[b] < 0] else (one[a], two[b]) for a, b in pairs]
+        lefts, rights = left_rows[state[0]], right_rows[state[1]]
+        return [None if lost[lefts[a] < 0][rights[b] < 0] else (lefts[a], rights[b]) for a, b in pairs]
 
     def accepts(state: tuple[int, int]) -> bool:
         return keep(state[0] in left.accepting, state[1] in right.accepting)

@@ -76,15 +76,15 @@ class CharSet:
     def __and__(self, other: CharSet) -> CharSet:
         shared: list[tuple[int, int]] = []
         left, right = self.ranges, other.ranges
-        one = two = 0
-        while one < len(left) and two < len(right):
-            low, high = max(left[one][0], right[two][0]), min(left[one][1], right[two][1])
+        i = j = 0
+        while i < len(left) and j < len(right):
+            low, high = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
             if low <= high:
                 shared.append((low, high))
-            if left[one][1] < right[two][1]:
-                one += 1
+            if left[i][1] < right[j][1]:
+                i += 1
             else:
-                two += 1
+                j += 1
         return CharSet(tuple(shared))
 
     def __sub__(self, other: CharSet) -> CharSet:

@@ -55,5 +55,5 @@ def _body(condition: Condition, pattern: str) -> Dfa:
         raise UnsupportedPatternError(
             pattern, lookaround.position, "a lookbehind that depends on the following text"
         )
-    found = _language(lookaround.item, pattern, condition)
-    return ~found if lookaround.negated else found
+    language = _language(lookaround.item, pattern, condition)
+    return ~language if lookaround.negated else language

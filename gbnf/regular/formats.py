@@ -30,8 +30,8 @@ class Format:
 @work_cache(maxsize=256)
 def format_language(name: str) -> Dfa | None:
     """Return the strings of a format, or None for an unknown format."""
-    known = FORMATS.get(name)
-    return None if known is None else search(f"^(?:{known.pattern})$")
+    string_format = FORMATS.get(name)
+    return None if string_format is None else search(f"^(?:{string_format.pattern})$")
 
 
 # Dates and times: RFC 3339, section 5.6, and appendix A for durations.

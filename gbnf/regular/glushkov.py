@@ -205,7 +205,7 @@ class _Builder:
             before = Preceding.WORD if 1 << number & self.words else Preceding.OTHER
         readable = ~(self.asserted | START)
         nonwords = readable & ~(self.words | END)
-        found: dict[frozenset[Condition], int] = {}
+        steps: dict[frozenset[Condition], int] = {}
         begun = (number, readable, UNCONDITIONAL)
         seen, pending = {begun}, [begun]
         while pending:
@@ -213,7 +213,7 @@ class _Builder:
             self.spend(1)
             follow = self.follow[here]
             if follow & allowed:
-                found[conditions] = found.get(conditions, 0) | follow & allowed
+                steps[conditions] = steps.get(conditions, 0) | follow & allowed
             for assertion in bits(follow & self.asserted):
                 rest, more = allowed, conditions
                 match self.assertions[assertion]:
@@ -229,4 +229,4 @@ class _Builder:
                 if rest and visit not in seen:
                     seen.add(visit)
                     pending.append(visit)
-        return found
+        return steps

@@ -78,10 +78,10 @@ class _PatternParser:
 
     def take(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         """Consume a match of `expression`, if it comes next."""
-        found = expression.match(self.pattern, self.index)
-        if found:
-            self.index = found.end()
-        return found
+        match = expression.match(self.pattern, self.index)
+        if match:
+            self.index = match.end()
+        return match
 
     def read_class(self, position: int) -> CharSet:
         """Read a class after its opening bracket."""
@@ -131,13 +131,13 @@ class _PatternParser:
         if char in _CONTROLS:
             return _CONTROLS[char]
         match char:
-            case "p" | "P" if found := self.take(_PROPERTY):
-                chars = unicode_property(found[2] or found[3])
+            case "p" | "P" if escape := self.take(_PROPERTY):
+                chars = unicode_property(escape[2] or escape[3])
                 if chars is None:
-                    raise self.unsupported(f"the property {found[0]} is not known", position)
-                return ~chars if (char == "P") != bool(found[1]) else chars
-            case "x" if found := self.take(_HEX2):
-                return chr(int(found[0], 16))
+                    raise self.unsupported(f"the property {escape[0]} is not known", position)
+                return ~chars if (char == "P") != bool(escape[1]) else chars
+            case "x" if escape := self.take(_HEX2):
+                return chr(int(escape[0], 16))
             case "u":
                 return self._unicode_escape(position)
             case "c" if self.take(_CONTROL_LETTER):
@@ -153,14 +153,14 @@ class _PatternParser:
         return char
 
     def _unicode_escape(self, position: int) -> str:
-        if found := self.take(_BRACED_HEX):
-            if int(found[1], 16) > 0x10FFFF:
+        if digits := self.take(_BRACED_HEX):
+            if int(digits[1], 16) > 0x10FFFF:
                 raise self.malformed("the code point does not exist", position)
-            return chr(int(found[1], 16))
-        found = self.take(_HEX4)
-        if not found:
+            return chr(int(digits[1], 16))
+        digits = self.take(_HEX4)
+        if not digits:
             return "u"
-        code = int(found[0], 16)
+        code = int(digits[0], 16)
         if 0xD800 <= code <= 0xDBFF and (low := self.take(_LOW_SURROGATE)):
             return chr(0x10000 + (code - 0xD800) * 0x400 + int(low[1], 16) - 0xDC00)
         return chr(code)
@@ -257,13 +257,13 @@ class _PatternParser:
             self.index = end + 1
             return EMPTY_PATTERN
         elif self.looking_at("?") and not self.take(_GROUP_NAME):
-            found = self.take(_FLAGS)
-            if not found:
+            flag_match = self.take(_FLAGS)
+            if not flag_match:
                 if self.looking_at("?P=") or self.looking_at("?>"):
                     raise self.unsupported("backreferences and atomic groups are not regular here", position)
                 raise self.malformed("an unknown kind of group after '(?'", position)
-            self._set_flags(found, position)
-            if found[3] == ")":
+            self._set_flags(flag_match, position)
+            if flag_match[3] == ")":
                 return EMPTY_PATTERN  # the flags are in effect up to the end of the enclosing group
         item = self.disjunction(depth + 1)
         if not self.looking_at(")"):
@@ -275,8 +275,8 @@ class _PatternParser:
             return Lookaround(item, behind, negated, position)
         return item
 
-    def _set_flags(self, found: re.Match[str], position: int) -> None:
-        for letters, value in ((found[1], True), (found[2] or "", False)):
+    def _set_flags(self, flag_match: re.Match[str], position: int) -> None:
+        for letters, value in ((flag_match[1], True), (flag_match[2] or "", False)):
             for letter in letters:
                 if letter in _KNOWN_FLAGS:
                     self.flags = self.flags | {letter} if value else self.flags - {letter}
@@ -303,7 +303,7 @@ class _PatternParser:
         if char in "123456789":
             digits = re.compile(r"\d+").match(self.pattern, self.index)
             assert digits, "a digit comes next"
-            if int(digits[0]) <= sum(found[1] is not None for found in _CAPTURE.finditer(self.pattern)):
+            if int(digits[0]) <= sum(capture[1] is not None for capture in _CAPTURE.finditer(self.pattern)):
                 raise self.unsupported("a backreference is not regular", position)
         escaped = self.read_escape(position)
         return self._char(ord(escaped)) if isinstance(escaped, str) else Chars(escaped)

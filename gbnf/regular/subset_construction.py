@@ -49,7 +49,7 @@ def determinise(positions: PositionAutomaton, bodies: Mapping[Condition, Dfa]) -
     columns: list[tuple[int, ...]] = [(mask,) for mask in masks]
     for body in bodies.values():
         alphabet, pairs = common_refinement(alphabet, body.table.alphabet)
-        columns = [(*columns[one], two) for one, two in pairs]
+        columns = [(*columns[number], body_class) for number, body_class in pairs]
     walk = _ConditionalSubsets(positions, bodies, columns)
     return Dfa(explore(alphabet, walk.start, walk.successors, walk.accepts))
 
@@ -61,17 +61,17 @@ class _Subsets:
         self._follow = [steps.get(UNCONDITIONAL, 0) for steps in positions.steps]
         self._masks = masks  # for each class the positions that read it
         self._sink = positions.sink
-        self._known = {0: 0}
+        self._followers = {0: 0}
         self._work = 0
         self.start = self._follow[0]
 
     def successors(self, state: int) -> list[int | None]:
-        found: list[int | None] = []
+        targets: list[int | None] = []
         for mask in self._masks:
             moved = state & mask
-            following = self._known.get(moved)
-            found.append(self._following(moved) if following is None else following)
-        return found
+            following = self._followers.get(moved)
+            targets.append(self._following(moved) if following is None else following)
+        return targets
 
     def _following(self, moved: int) -> int:
         self._work += moved.bit_count()
@@ -83,7 +83,7 @@ class _Subsets:
             following |= self._follow[number]
         if self._sink and following & self._sink == self._sink:
             following = self._sink
-        self._known[moved] = following
+        self._followers[moved] = following
         return following
 
     def accepts(self, state: int) -> bool:
@@ -104,12 +104,13 @@ class _ConditionalSubsets:
         self._columns = columns  # for each class the positions that read it, and its class for each body
         self._numbers = {condition: number for number, condition in enumerate(bodies)}
         self._bodies = tuple(bodies.values())
+        self._accepting = [body.table.accepting for body in self._bodies]
         self._work = 0
         self.start: _State = (frozenset([(_NO_LOOKAHEADS, START)]), (0,) * len(self._bodies))
 
     def successors(self, state: _State) -> list[_State | None]:
         threads, behind = state
-        found: list[_State | None] = []
+        targets: list[_State | None] = []
         for mask, *classes in self._columns:
             reached: dict[_PendingLookaheads, int] = {}
             for lookaheads, here in threads:
@@ -121,21 +122,21 @@ class _ConditionalSubsets:
                         spend(1)
                         if self._work > MAX_WORK:
                             raise TooManyStatesError(MAX_WORK, "steps to build")
-                        made = self._with_conditions(lookaheads, conditions, behind)
-                        kept = None if made is None else self._advance(made, classes)
-                        if kept is not None:
-                            reached[kept] = reached.get(kept, 0) | follow & mask
+                        pending = self._with_conditions(lookaheads, conditions, behind)
+                        advanced = None if pending is None else self._advance(pending, classes)
+                        if advanced is not None:
+                            reached[advanced] = reached.get(advanced, 0) | follow & mask
             if not reached:
-                found.append(None)
+                targets.append(None)
             elif reached.get(_NO_LOOKAHEADS, 0) & self._sink:
-                found.append((frozenset([(_NO_LOOKAHEADS, self._sink)]), ()))
+                targets.append((frozenset([(_NO_LOOKAHEADS, self._sink)]), ()))
             else:
                 moved = tuple(
-                    DEAD if at == DEAD else body.table.rows[at][number]
-                    for at, body, number in zip(behind, self._bodies, classes, strict=bool(behind))
+                    DEAD if body_state == DEAD else body.table.rows[body_state][number]
+                    for body_state, body, number in zip(behind, self._bodies, classes, strict=bool(behind))
                 )
-                found.append((_strongest(reached), moved))
-        return found
+                targets.append((_strongest(reached), moved))
+        return targets
 
     def accepts(self, state: _State) -> bool:
         threads, behind = state
@@ -143,13 +144,12 @@ class _ConditionalSubsets:
             for number in bits(here):
                 for conditions, follow in self._steps[number].items():
                     if follow & END:
-                        made = self._with_conditions(lookaheads, conditions, behind)
-                        if made is not None and all(at in self._accepting(one) for one, at in made):
+                        pending = self._with_conditions(lookaheads, conditions, behind)
+                        if pending is not None and all(
+                            body_state in self._accepting[condition] for condition, body_state in pending
+                        ):
                             return True
         return False
-
-    def _accepting(self, number: int) -> frozenset[int]:
-        return self._bodies[number].table.accepting
 
     def _with_conditions(
         self, lookaheads: _PendingLookaheads, conditions: Iterable[Condition], behind: Sequence[int]
@@ -159,28 +159,28 @@ class _ConditionalSubsets:
             number = self._numbers[condition]
             if not condition.lookaround.behind:
                 lookaheads |= {(number, 0)}
-            elif behind[number] not in self._accepting(number):
+            elif behind[number] not in self._accepting[number]:
                 return None
         return lookaheads
 
     def _advance(self, lookaheads: _PendingLookaheads, classes: Sequence[int]) -> _PendingLookaheads | None:
         """Return the lookaheads that are pending one character on; None if one has failed."""
-        kept = []
-        for number, at in lookaheads:
+        advanced = []
+        for number, body_state in lookaheads:
             rows = self._bodies[number].table.rows
-            target = rows[at][classes[number]]
+            target = rows[body_state][classes[number]]
             if target == DEAD:
                 return None
-            if target not in self._accepting(number) or any(to != target for to in rows[target]):
-                kept.append((number, target))
-        return frozenset(kept)
+            if target not in self._accepting[number] or any(to != target for to in rows[target]):
+                advanced.append((number, target))
+        return frozenset(advanced)
 
 
 def _strongest(reached: dict[_PendingLookaheads, int]) -> _Threads:
     """Remove the positions that are reached with fewer pending lookaheads as well."""
-    kept = dict(reached)
+    strongest = dict(reached)
     for lookaheads in reached:
         for fewer, positions in reached.items():
             if fewer < lookaheads:
-                kept[lookaheads] &= ~positions
-    return frozenset(item for item in kept.items() if item[1])
+                strongest[lookaheads] &= ~positions
+    return frozenset(item for item in strongest.items() if item[1])

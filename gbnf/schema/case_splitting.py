@@ -10,6 +10,8 @@ Invariants: sets that are called disjoint share no value. The converse is not gu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
 
 from gbnf.schema.document import Subschema
 from gbnf.schema.flatten import FlatSchema
@@ -17,15 +19,14 @@ from gbnf.schema.keywords import types_of
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     Array,
-    Boolean,
     Conjunction,
-    Null,
     Number,
     Object,
     Shape,
     String,
     ValueSet,
     is_no_range,
+    shape_type,
     value_key,
 )
 from gbnf.strict_json import json_type
@@ -55,13 +56,13 @@ class _Facts:
 
     def property(self, name: str) -> tuple[Subschema, bool]:
         """Return a property's subschema, and whether it may settle that there are no values."""
-        found = self._properties.get(name)
-        if found is None:
+        declaration = self._properties.get(name)
+        if declaration is None:
             subschema = self._conjunct.at("properties", name)
             raw = subschema.raw
             settles = raw is False or (isinstance(raw, Mapping) and not _SETTLING.isdisjoint(raw))
-            found = self._properties[name] = (subschema, settles)
-        return found
+            declaration = self._properties[name] = (subschema, settles)
+        return declaration
 
 
 def cases(
@@ -75,7 +76,7 @@ def cases(
     `impossible` returns whether no value satisfies a conjunction. None if there are too many cases, or
     nothing to decide.
     """
-    known: dict[Subschema, _Facts] = {}
+    facts_of = cache(_Facts)  # a conjunct is in many cases
     decided_cases: list[FlatSchema] = []
     pending = [flat]
     decisions = 0
@@ -96,7 +97,7 @@ def cases(
             spend(_CONJUNCT_WORK * (1 + len(decided.conjuncts)))
             if any(conjunct.raw is False for conjunct in decided.conjuncts[len(case.conjuncts) :]):
                 continue
-            facts = [known.get(one) or known.setdefault(one, _Facts(one)) for one in decided.conjuncts]
+            facts = [facts_of(conjunct) for conjunct in decided.conjuncts]
             if not _contradictory(facts, len(case.conjuncts), impossible):
                 pending.append(FlatSchema(decided.conjuncts, (*others, *decided.branchings)))
     return decided_cases if decided_cases != [flat] else None
@@ -113,7 +114,7 @@ def _contradictory(facts: list[_Facts], before: int, impossible: Callable[[Conju
     touched = frozenset[str]().union(*[fact.required | fact.properties for fact in facts[before:]])
     for name in sorted(touched & needed):
         declared = [fact.property(name) for fact in facts if name in fact.properties]
-        if any(settles for _, settles in declared) and impossible(tuple(one for one, _ in declared)):
+        if any(settles for _, settles in declared) and impossible(tuple(part for part, _ in declared)):
             return True
     return False
 
@@ -145,7 +146,7 @@ def disjoint(left: ValueSet, right: ValueSet, expand: Expand) -> bool:
     for values, shapes in ((left.values, right.shapes), (right.values, left.shapes)):
         if any(_may_contain(shape, value) for value in values for shape in shapes):
             return False
-    return all(disjoint_shapes(one, other, expand) for one in left.shapes for other in right.shapes)
+    return all(disjoint_shapes(shape, other, expand) for shape in left.shapes for other in right.shapes)
 
 
 def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
@@ -174,14 +175,14 @@ def disjoint_shapes(left: Shape, right: Shape, expand: Expand) -> bool:
 
 
 def _disjoint_objects(left: Object, right: Object, expand: Expand) -> bool:
-    for one, other in ((left, right), (right, left)):
-        for name in one.required:
+    for first, second in ((left, right), (right, left)):
+        for name in first.required:
             spend(_PAIR_WORK)
-            # A discriminator: what one requires, the other forbids or gives different values.
-            if not other.others and name not in other.properties:
+            # A discriminator: what the first requires, the second forbids or gives different values.
+            if not second.others and name not in second.properties:
                 return True
-            if _plainly_disjoint(one.properties[name], other.child(name), expand) and (
-                name in other.required or expand(other.child(name)).is_empty
+            if _plainly_disjoint(first.properties[name], second.child(name), expand) and (
+                name in second.required or expand(second.child(name)).is_empty
             ):
                 return True
     return False
@@ -191,12 +192,12 @@ def _plainly_disjoint(left: Conjunction, right: Conjunction, expand: Expand) -> 
     """Return whether two children are known to be disjoint; only scalars are compared."""
     if UNCONSTRAINED in (left, right):
         return False
-    one, other = expand(left), expand(right)
-    if any(isinstance(shape, Object | Array) for shape in one.shapes) and any(
-        isinstance(shape, Object | Array) for shape in other.shapes
+    left_values, right_values = expand(left), expand(right)
+    if any(isinstance(shape, Object | Array) for shape in left_values.shapes) and any(
+        isinstance(shape, Object | Array) for shape in right_values.shapes
     ):
         return False
-    return disjoint(one, other, expand)
+    return disjoint(left_values, right_values, expand)
 
 
 def _share_no_string(left: String, right: String) -> bool:
@@ -212,13 +213,7 @@ def _lengths_differ(low: int, high: int | None, other_low: int, other_high: int 
     return (high is not None and high < other_low) or (other_high is not None and other_high < low)
 
 
-def _may_contain(shape: Shape, value: object) -> bool:
-    match shape, value:
-        case (Null(), None) | (Boolean(), bool()) | (Array(), list()) | (Object(), dict()):
-            return True
-        case Number(), int() | float():
-            return not isinstance(value, bool)
-        case String(language=language), str():
-            return language is None or language.accepts(value)
-        case _:
-            return False
+def _may_contain(shape: Shape, value: Any) -> bool:
+    if shape_type(shape) != json_type(value).replace("integer", "number"):
+        return False
+    return not isinstance(shape, String) or shape.language is None or shape.language.accepts(value)

@@ -105,16 +105,16 @@ class InPlaceSchemas:
 
     def targets(self, schema: Mapping[str, Any]) -> list[Any]:
         """Return the schemas that the references of `schema` lead to, without those that lead nowhere."""
-        found = []
+        targets = []
         for keyword in REFERENCES:
             if keyword in schema:
                 from referencing.exceptions import Unresolvable  # noqa: PLC0415  # as above
 
                 try:
-                    found.append(self._resolver.lookup(schema[keyword]).contents)
+                    targets.append(self._resolver.lookup(schema[keyword]).contents)
                 except (Unresolvable, AttributeError, TypeError, ValueError):
                     continue
-        return found
+        return targets
 
     def declares(self, schema: Any, *, branches: bool = True) -> bool:
         """Return whether properties are declared."""
@@ -129,7 +129,7 @@ class InPlaceSchemas:
 
         Schemas inside a condition are skipped; only the targets of their references are visited.
         """
-        found: set[int] = set()
+        combined: set[int] = set()
         aliases: list[tuple[Any, Any]] = []  # a definition that is a reference, and its target
         seen: set[tuple[int, str]] = set()
         pending = [(self.root, "value")]
@@ -142,27 +142,27 @@ class InPlaceSchemas:
             stands_alone = role in ("value", "definition") and _is_reference(schema)
             for target in self.targets(schema):
                 if not stands_alone:
-                    found.add(id(target))
+                    combined.add(id(target))
                 elif role == "definition":
                     aliases.append((schema, target))
             for path, member in subschemas(schema):
                 if role == "condition" or path[0] in CONDITIONS:
                     pending.append((member, "condition"))
                 elif path[0] in _IN_PLACE:
-                    found.add(id(member))
+                    combined.add(id(member))
                     pending.append((member, "in place"))
                 else:
                     pending.append((member, "definition" if path[0] in DEFINITIONS else "value"))
-        while more := {id(target) for schema, target in aliases if id(schema) in found} - found:
-            found |= more
-        return frozenset(found)
+        while more := {id(target) for schema, target in aliases if id(schema) in combined} - combined:
+            combined |= more
+        return frozenset(combined)
 
 
 class _Closing:
     def __init__(self, schemas: InPlaceSchemas, refs_hide_siblings: bool) -> None:
         self._schemas, self._refs_hide_siblings = schemas, refs_hide_siblings
         self._combined = schemas.combined()
-        self._known: dict[tuple[int, bool, bool], Any] = {}  # a schema in many places stays one
+        self._closed_schemas: dict[tuple[int, bool, bool], Any] = {}  # a schema in many places stays one
 
     def closed(self, schema: Any, *, value: bool, closes_around: bool = False) -> Any:
         """Return `schema` with its objects closed.
@@ -173,9 +173,9 @@ class _Closing:
         if not isinstance(schema, Mapping):
             return schema
         key = (id(schema), value, closes_around)
-        if key not in self._known:
-            self._known[key] = self._closed(schema, value, closes_around)
-        return self._known[key]
+        if key not in self._closed_schemas:
+            self._closed_schemas[key] = self._closed(schema, value, closes_around)
+        return self._closed_schemas[key]
 
     def _closed(self, schema: Mapping[str, Any], value: bool, closes_around: bool) -> dict[str, Any]:
         closing = self._addition(schema) if value else {}
@@ -188,8 +188,8 @@ class _Closing:
                 return self.closed(member, value=True)
             if path[0] in DEFINITIONS:
                 return self.closed(member, value=id(member) not in self._combined)
-            found = self.closed(member, value=False, closes_around=closes)
-            return self._opened(member, found, schema) if closing and path[0] in _BRANCHING else found
+            closed = self.closed(member, value=False, closes_around=closes)
+            return self._opened(member, closed, schema) if closing and path[0] in _BRANCHING else closed
 
         copy = map_subschemas(schema, below)
         if closing and self._refs_hide_siblings and "$ref" in schema:
@@ -229,5 +229,5 @@ def _without(schema: Any, keywords: frozenset[str]) -> Any:
     """Return `schema` without the keywords, at any depth."""
     if not isinstance(schema, Mapping):
         return schema
-    kept = {keyword: value for keyword, value in schema.items() if keyword not in keywords}
-    return map_subschemas(kept, lambda _path, member: _without(member, keywords))
+    remaining = {keyword: value for keyword, value in schema.items() if keyword not in keywords}
+    return map_subschemas(remaining, lambda _path, member: _without(member, keywords))

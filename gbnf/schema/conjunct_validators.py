@@ -36,11 +36,11 @@ class ConjunctValidator:
                 keys = frozenset(value_key(value) for value in values if not is_deep(value))
                 self._listed = keys if self._listed is None else self._listed & keys
         self._denied = _denied(raw.get("not"))
-        left = _JUDGED - {"enum", "const"} - ({"not"} if self._denied else set())
+        keywords = _JUDGED - {"enum", "const"} - ({"not"} if self._denied else set())
         if not whole and UNEVALUATED.isdisjoint(raw):
-            left -= _FLATTENED
-        self._subschema = _only(conjunct, left)
-        without_type = left - {"type"} if "string" in types_of(raw) else left
+            keywords -= _FLATTENED
+        self._subschema = _only(conjunct, keywords)
+        without_type = keywords - {"type"} if "string" in types_of(raw) else keywords
         self._string_subschema = _only(conjunct, without_type)
         self._verdicts: dict[tuple[type, Hashable], bool] = {}
         #: Whether the conjunct allows every value.
@@ -58,12 +58,12 @@ class ConjunctValidator:
         if type(value) not in _SCALARS:
             return self._document.allows(subschema, value)
         key = (type(value), value)
-        known = self._verdicts.get(key)
-        if known is None:
-            known = self._verdicts[key] = self._document.allows(subschema, value)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = self._document.allows(subschema, value)
         else:
             spend(_KNOWN_WORK)
-        return known
+        return verdict
 
 
 def is_deep(value: Any) -> bool:

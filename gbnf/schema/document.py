@@ -161,12 +161,12 @@ class Document:
         if not (type(raw) is dict or isinstance(raw, Mapping)):  # the first is much faster
             return subschema
         if not self._unknown.isdisjoint(raw):
-            known = self._readable.get(id(raw))
-            if known is None:
-                kept = {keyword: value for keyword, value in raw.items() if keyword not in self._unknown}
+            readable = self._readable.get(id(raw))
+            if readable is None:
+                members = {keyword: value for keyword, value in raw.items() if keyword not in self._unknown}
                 # the original schema is kept too, so that no other object gets its `id`
-                known = self._readable[id(raw)] = (kept, raw)
-            subschema = replace(subschema, raw=known[0])
+                readable = self._readable[id(raw)] = (members, raw)
+            subschema = replace(subschema, raw=readable[0])
         if subschema.entered:
             return subschema
         if "$id" in raw or "id" in raw:
@@ -273,8 +273,8 @@ def with_local_references(schema: Any, base: str = "#") -> Any:
     depends on the path to it.
     """
     document = Document(schema)
-    anchors = [each.get("$dynamicAnchor") for _, each in walk(schema) if isinstance(each, Mapping)]
-    known = {id(each) for _, each in walk(schema)}
+    anchors = [member.get("$dynamicAnchor") for _, member in walk(schema) if isinstance(member, Mapping)]
+    ids = {id(member) for _, member in walk(schema)}
 
     def rewritten(subschema: Subschema) -> Any:
         here = document.enter(subschema)
@@ -282,22 +282,22 @@ def with_local_references(schema: Any, base: str = "#") -> Any:
             return here.raw
         copy = map_subschemas(here.raw, lambda path, _: rewritten(here.at(*path)))
         members = {keyword: value for keyword, value in copy.items() if keyword not in _NAMES}
-        for keyword in [each for each in ("$ref", "$dynamicRef") if each in here.raw]:
+        for keyword in [name for name in ("$ref", "$dynamicRef") if name in here.raw]:
             name = members.pop(keyword).rpartition("#")[2]
             target = document.follow(here, keyword).raw
             pointer = document.pointer(target)
             is_dynamic = keyword == "$dynamicRef" and anchors.count(name) > 1
-            if is_dynamic or (isinstance(target, Mapping) and (pointer is None or id(target) not in known)):
+            if is_dynamic or (isinstance(target, Mapping) and (pointer is None or id(target) not in ids)):
                 problem = f"the target of {here.raw[keyword]!r} has no single JSON Pointer"
                 raise SchemaError(f"{here.pointer}/{keyword}", problem, 'Refer to "#/$defs/…".')
-            found = target
+            replacement = target
             if pointer is not None:
                 start = "#" if pointer.startswith("/$defs/") else base
-                found = {"$ref": start + quote(pointer, safe="/~$!&'()*+,;=:@")}
-            if isinstance(found, dict) and "$ref" not in members:
-                members |= found
+                replacement = {"$ref": start + quote(pointer, safe="/~$!&'()*+,;=:@")}
+            if isinstance(replacement, dict) and "$ref" not in members:
+                members |= replacement
             else:
-                members["allOf"] = [*members.get("allOf", ()), found]
+                members["allOf"] = [*members.get("allOf", ()), replacement]
         return members
 
     return rewritten(document.root)
@@ -308,31 +308,31 @@ def _parents(root: Any) -> dict[int, tuple[int, str]]:
 
     Below the longest pointers the parent is that of an ancestor, so the path up is never longer.
     """
-    found: dict[int, tuple[int, str]] = {}
+    parents: dict[int, tuple[int, str]] = {}
     pending = [(root, 0)]
     while pending:
         raw, length = pending.pop()
         items = raw.items() if isinstance(raw, Mapping) else enumerate(raw)
         for key, child in items:
-            if isinstance(child, Mapping | list) and id(child) not in found and child is not root:
+            if isinstance(child, Mapping | list) and id(child) not in parents and child is not root:
                 step = child_pointer("", key)
-                found[id(child)] = found[id(raw)] if length >= MAX_POINTER_LENGTH else (id(raw), step)
+                parents[id(child)] = parents[id(raw)] if length >= MAX_POINTER_LENGTH else (id(raw), step)
                 pending.append((child, length + len(step)))
-    return found
+    return parents
 
 
 def lone_surrogate(raw: Any) -> str | None:
     """Return the JSON Pointer of a string or key with a lone surrogate; None if there is none."""
     pending = [(raw, "")]
     while pending:
-        here, at = pending.pop()
+        here, pointer = pending.pop()
         if isinstance(here, str) and has_surrogate(here):
-            return at
+            return pointer
         items: Iterable[tuple[Any, Any]] = enumerate(here) if isinstance(here, list) else ()
         if isinstance(here, Mapping):
             items = here.items()
-            pending += [(key, at) for key in here]
-        pending += [(value, f"{at}/{str(key).encode(errors='replace').decode()}") for key, value in items]
+            pending += [(key, pointer) for key in here]
+        pending += [(item, f"{pointer}/{str(key).encode(errors='replace').decode()}") for key, item in items]
     return None
 
 
@@ -345,10 +345,10 @@ def _lenient(specification: Specification[Any]) -> Specification[Any]:
 
     def id_of(contents: Any) -> str | None:
         try:
-            found = specification.id_of(contents)
+            identifier = specification.id_of(contents)
         except AttributeError:  # it takes every `id` for a string
             return None
-        return found if isinstance(found, str) else None
+        return identifier if isinstance(identifier, str) else None
 
     def subresources_of(contents: Any) -> Iterable[Any]:
         if isinstance(contents, Mapping) and isinstance(contents.get("dependencies"), Mapping):

@@ -118,7 +118,7 @@ class _Rewriter:
     def _dependencies(self, new: dict[str, Any]) -> None:
         """Use `dependentRequired` and `dependentSchemas` for `dependencies` (2019-09)."""
         places = ("dependencies", "dependentRequired", "dependentSchemas")
-        if "dependencies" not in new or not all(isinstance(new.get(each, {}), Mapping) for each in places):
+        if "dependencies" not in new or not all(isinstance(new.get(name, {}), Mapping) for name in places):
             return
         dependencies = new.pop("dependencies")
         if not self._is_old:
@@ -154,12 +154,12 @@ class _Rewriter:
 
     def _moved(self, reference: str) -> str:
         """Return a JSON Pointer with the keywords that its target is below in the rewritten schema."""
-        found, steps = resolve_pointer(reference, self._root), reference[2:].split("/")
-        if found is None or len(found[0]) != len(steps):
+        resolved, steps = resolve_pointer(reference, self._root), reference[2:].split("/")
+        if resolved is None or len(resolved[0]) != len(steps):
             return reference
         here: Any = self._root
         is_schema = True  # so that a property named `items` stays
-        for index, key in enumerate(found[0]):
+        for index, key in enumerate(resolved[0]):
             if isinstance(here, list):
                 here, is_schema = here[int(key)], True
                 continue

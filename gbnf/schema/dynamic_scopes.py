@@ -111,7 +111,7 @@ class DynamicScopes:
         )
         if keyword != "$ref" and not fragment.startswith("/") and fragment in self._provides(uri):
             path = (self._root, *dynamic_scope)
-            uri = next((one for one in path if fragment in self._provides(one)), uri)
+            uri = next((resource for resource in path if fragment in self._provides(resource)), uri)
         resolved = self._registry.resolver(uri).lookup(f"#{fragment}")
         base = base_uri(resolved.resolver)
         dynamic_scope = self.entered(dynamic_scope, base)
@@ -121,13 +121,13 @@ class DynamicScopes:
         """Return the scope of a subschema in the resource `uri`, reached from one with `dynamic_scope`."""
         if not self._several:
             return ()
-        known = frozenset().union(*map(self._provides, (self._root, *dynamic_scope)))
-        return dynamic_scope if (self._provides(uri) & self._several) <= known else (*dynamic_scope, uri)
+        provided = frozenset().union(*map(self._provides, (self._root, *dynamic_scope)))
+        return dynamic_scope if (self._provides(uri) & self._several) <= provided else (*dynamic_scope, uri)
 
     def _provides(self, uri: str) -> frozenset[str]:
         """Return the dynamic anchors of the resource itself."""
-        known = self._provided.get(uri)
-        if known is None:
+        anchors = self._provided.get(uri)
+        if anchors is None:
             try:
                 contents = self._registry.resolver(uri).lookup("#").contents
             except exceptions.Unresolvable:
@@ -137,18 +137,18 @@ class DynamicScopes:
             )
             if not isinstance(contents, Mapping) or contents.get("$recursiveAnchor") is not True:
                 names -= {""}  # it counts at the root only
-            known = self._provided[uri] = names
-        return known
+            anchors = self._provided[uri] = names
+        return anchors
 
     def _resolver(self, base: str, dynamic_scope: tuple[str, ...]) -> Any:
         """Return a resolver for jsonschema, which finds the scope in the resources that were looked up."""
-        known = self._resolvers.get((base, dynamic_scope))
-        if known is None:
-            known = self.resolver
+        resolver = self._resolvers.get((base, dynamic_scope))
+        if resolver is None:
+            resolver = self.resolver
             for uri in (*dynamic_scope, base):
-                known = known.lookup(uri).resolver
-            self._resolvers[base, dynamic_scope] = known
-        return known
+                resolver = resolver.lookup(uri).resolver
+            self._resolvers[base, dynamic_scope] = resolver
+        return resolver
 
 
 def base_uri(resolver: Any) -> str:

@@ -67,7 +67,7 @@ class Expander:
         self._document = document
         self._report = report
         self._flattener = Flattener(document, report)
-        self._known: dict[Conjunction, ValueSet] = {}
+        self._value_sets: dict[Conjunction, ValueSet] = {}
         self._orders: dict[frozenset[Subschema], Conjunction] = {}
         self._open: set[Conjunction] = set()
         self._validators: dict[tuple[Subschema, bool], ConjunctValidator] = {}
@@ -85,39 +85,35 @@ class Expander:
         """
         if not subschemas:
             return ALL_VALUES
-        known = self._known.get(subschemas)
-        if known is None and len(subschemas) == 1:
-            known = plain_set(subschemas[0].raw)
-            if known is not None:
-                self._known[subschemas] = known
-        elif known is None:
-            subschemas = self.in_order(subschemas)
-            known = self._known.get(subschemas)
-        if known is not None:
-            return known
+        subschemas = self.in_order(subschemas)
+        values = self._value_sets.get(subschemas)
+        if values is None and len(subschemas) == 1 and (values := plain_set(subschemas[0].raw)) is not None:
+            self._value_sets[subschemas] = values
+        if values is not None:
+            return values
         if self._open:  # expansions that compare sets count for the conjunction that needs them
             return self._expand(subschemas)
         try:
             with limit_work_share(_SHARE):
                 return self._expand(subschemas)
         except WorkLimitError:
-            return self._known.setdefault(subschemas, self._loosened(subschemas))
+            return self._value_sets.setdefault(subschemas, self._loosened(subschemas))
 
     def _expand(self, subschemas: Conjunction) -> ValueSet:
         self._open.add(subschemas)
         try:
             flat = self._flattener.flatten(subschemas)
-            known = self._known[subschemas] = self._solve(flat.conjuncts, flat.branchings)
+            values = self._value_sets[subschemas] = self._solve(flat)
         finally:
             self._open.discard(subschemas)
-        return known
+        return values
 
     def _loosened(self, subschemas: Conjunction) -> ValueSet:
         """Return the values without the choices; where even that takes too much work, those of the types."""
         try:
             with limit_work_share(_SHARE):
                 flat = self._flattener.flatten(subschemas, choices=False)
-                found = self._solve(flat.conjuncts, ())
+                values = self._solve(flat)
             for conjunct in flat.conjuncts:
                 keywords = CHOICES & conjunct.raw.keys() if isinstance(conjunct.raw, Mapping) else ()
                 for keyword in sorted(keywords):
@@ -126,7 +122,7 @@ class Expander:
             reason = f"{_TOO_MUCH}, so nearly any JSON value is allowed"
             self._report(self.pointer(subschemas[0]), "type", reason)
             return set_of_types(subschemas, self._document)
-        return found
+        return values
 
     def pointer(self, subschema: Subschema) -> str:
         """Return the JSON Pointer of the subschema in the document."""
@@ -138,16 +134,12 @@ class Expander:
             return ALL_VALUES
         return self.expand(subschemas)
 
-    def _solve(
-        self,
-        conjuncts: tuple[Subschema, ...],
-        branchings: tuple[Branching, ...],
-        budget: int = MAX_COMBINATIONS,
-    ) -> ValueSet:
+    def _solve(self, flat: FlatSchema, budget: int = MAX_COMBINATIONS) -> ValueSet:
         """Return the values of all conjuncts and of one branch each of the branchings.
 
         At most `budget` combinations of branches are formed.
         """
+        conjuncts, branchings = flat.conjuncts, flat.branchings
         spend(_CONJUNCT_WORK * (1 + len(conjuncts)))
         if not conjuncts:
             return ALL_VALUES
@@ -157,38 +149,35 @@ class Expander:
         if branchings and not allowed_types(conjuncts)[0]:  # whichever branches are chosen
             return _contradiction(conjuncts)
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
-        source = next((one for one in conjuncts if "enum" in one.raw or "const" in one.raw), None)
+        source = next((schema for schema in conjuncts if "enum" in schema.raw or "const" in schema.raw), None)
         if source is not None and (too_many or not branchings):
             return self._finite(source, conjuncts, whole=too_many)
         if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
-            found = cases(
-                FlatSchema(conjuncts, branchings),
+            decided = cases(
+                flat,
                 self._flattener.flatten,
-                lambda one: self._compared(one).is_empty,
+                lambda subschemas: self._compared(subschemas).is_empty,
                 budget,
             )
-            if found is not None:
-                if not found:
+            if decided is not None:
+                if not decided:
                     return ValueSet(
                         reason=f"every choice at '{conjuncts[0].pointer or '/'}' contradicts another"
                     )
-                most = budget // len(found)
-                return union([self._solve(one.conjuncts, one.branchings, most) for one in found])
+                most = budget // len(decided)
+                return union([self._solve(case, most) for case in decided])
             branchings = self._fewer(branchings, budget)
         if not branchings:
             return self._intersect(conjuncts)
         first, *others = branchings
         most = budget // len(first.branches)
-        sets = [self._branch(conjuncts, branch, tuple(others), most) for branch in first.branches]
-        if first.exclusive:
-            sets = self._exclusive(conjuncts, first, tuple(others), sets, most)
-        return union(sets)
+        rest = FlatSchema(conjuncts, tuple(others))
+        sets = [self._branch(branch, rest, most) for branch in first.branches]
+        return union(self._exclusive(first, rest, sets, most) if first.exclusive else sets)
 
-    def _branch(
-        self, conjuncts: tuple[Subschema, ...], branch: Subschema, others: tuple[Branching, ...], budget: int
-    ) -> ValueSet:
-        flat = self._flattener.flatten((branch,), conjuncts)
-        return self._solve(flat.conjuncts, (*others, *flat.branchings), budget)
+    def _branch(self, branch: Subschema, rest: FlatSchema, budget: int) -> ValueSet:
+        flat = self._flattener.flatten((branch,), rest.conjuncts)
+        return self._solve(FlatSchema(flat.conjuncts, (*rest.branchings, *flat.branchings)), budget)
 
     def _fewer(self, branchings: tuple[Branching, ...], budget: int) -> tuple[Branching, ...]:
         """Return as many choices as stay within `budget`, the smallest first; the others are reported.
@@ -198,37 +187,33 @@ class Expander:
         if math.prod(len(branching.branches) for branching in branchings) <= budget:
             return branchings
         branchings = tuple(branching for branching in branchings if branching.keyword != OPTIONAL)
-        kept: list[Branching] = []
+        enforced: list[Branching] = []
         combinations = 1
-        for branching in sorted(branchings, key=lambda one: len(one.branches)):
+        for branching in sorted(branchings, key=lambda branching: len(branching.branches)):
             if combinations * len(branching.branches) <= budget:
                 combinations *= len(branching.branches)
-                kept.append(branching)
+                enforced.append(branching)
             else:
                 subschema, keyword = branching.subschema, branching.keyword
                 reason = f"with the choices beside it, it makes more than {MAX_COMBINATIONS} cases"
                 self._report(f"{subschema.pointer}/{keyword}", keyword, reason)
-        return tuple(branching for branching in branchings if branching in kept)
+        return tuple(branching for branching in branchings if branching in enforced)
 
     def _exclusive(
-        self,
-        conjuncts: tuple[Subschema, ...],
-        choice: Branching,
-        others: tuple[Branching, ...],
-        sets: list[ValueSet],
-        budget: int,
+        self, choice: Branching, rest: FlatSchema, sets: list[ValueSet], budget: int
     ) -> list[ValueSet]:
         """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
         whole = sets
         if choice.subschema.observes:  # a value counts as another branch's, whatever that leaves unevaluated
-            loose = tuple(map(_without_unevaluated, conjuncts))
-            whole = [self._branch(loose, branch, others, budget) for branch in choice.branches]
+            loose = replace(rest, conjuncts=tuple(map(_without_unevaluated, rest.conjuncts)))
+            whole = [self._branch(branch, loose, budget) for branch in choice.branches]
         rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
         apart = [
             replace(
-                one, values=tuple(v for v in one.values if not self._allowed_elsewhere(v, number, choice))
+                subset,
+                values=tuple(v for v in subset.values if not self._allowed_elsewhere(v, number, choice)),
             )
-            for number, one in enumerate(sets)
+            for number, subset in enumerate(sets)
         ]
         for number, mine in enumerate(rivals):
             if not mine:
@@ -242,7 +227,8 @@ class Expander:
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
             elif complements:
                 without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
-                apart[number] = self._branch(conjuncts, choice.branches[number], (*others, *without), budget)
+                more = replace(rest, branchings=(*rest.branchings, *without))
+                apart[number] = self._branch(choice.branches[number], more, budget)
         return apart
 
     def _complements(self, branches: list[Subschema]) -> tuple[list[Conjunction], str]:
@@ -261,14 +247,14 @@ class Expander:
         self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]
     ) -> list[int]:
         """Return the branches whose sets may share a value with the shapes of this one."""
-        found = []
+        rivals = []
         for other, theirs in enumerate(whole):
             if other == number:
                 continue
             shapes_meet = not all(
-                disjoint_shapes(one, another, self._compared)
-                for one in mine.shapes
-                for another in theirs.shapes
+                disjoint_shapes(shape, other_shape, self._compared)
+                for shape in mine.shapes
+                for other_shape in theirs.shapes
             )
             # The branch by itself: beside the others, a value that fits two branches is gone already.
             values_meet = bool(mine.shapes) and any(
@@ -276,8 +262,8 @@ class Expander:
                 for value in self._compared((branches[other],)).values
             )
             if shapes_meet or values_meet:
-                found.append(other)
-        return found
+                rivals.append(other)
+        return rivals
 
     def _allowed_elsewhere(self, value: object, number: int, choice: Branching) -> bool:
         for other, branch in enumerate(choice.branches):
@@ -303,15 +289,15 @@ class Expander:
             shapes += [Array()] if any(isinstance(value, list) for value in deep) else []
             shapes += [Object()] if any(isinstance(value, dict) for value in deep) else []
         spend(_VALUE_WORK * len(shallow))
-        kept = distinct(shallow)
+        allowed = distinct(shallow)
         if self._document.dialect.endswith(_FLOATS_ARE_NO_INTEGERS):
-            kept = [spelling for value in kept for spelling in (value, whole_numbers(value))]
+            allowed = [spelling for value in allowed for spelling in (value, whole_numbers(value))]
         for conjunct in conjuncts:
             validator = self._validator(conjunct, whole=whole)
             if validator.allows_all:
                 continue
             try:
-                kept = [value for value in kept if validator.allows(value)]
+                allowed = [value for value in allowed if validator.allows(value)]
             except UndecidedError as error:
                 reason = f"the values beside it are not judged by this schema: {error}"
                 self._report(conjunct.pointer, keyword, reason)
@@ -320,14 +306,14 @@ class Expander:
                 reason = "the pattern can't be read, so the values beside it are not judged by it"
                 self._report(f"{conjunct.pointer}/pattern", "pattern", reason)
         reason = f"none of the values at '{source.pointer or '/'}' satisfies the keywords beside them"
-        return ValueSet(tuple(distinct(kept)), tuple(shapes), reason="" if kept or shapes else reason)
+        return ValueSet(tuple(distinct(allowed)), tuple(shapes), reason="" if allowed or shapes else reason)
 
     def _validator(self, conjunct: Subschema, *, whole: bool) -> ConjunctValidator:
-        found = self._validators.get((conjunct, whole))
-        if found is None:
-            found = ConjunctValidator(conjunct, self._document, whole=whole)
-            self._validators[conjunct, whole] = found
-        return found
+        validator = self._validators.get((conjunct, whole))
+        if validator is None:
+            validator = ConjunctValidator(conjunct, self._document, whole=whole)
+            self._validators[conjunct, whole] = validator
+        return validator
 
     def _intersect(self, conjuncts: tuple[Subschema, ...]) -> ValueSet:
         allowed, integer = allowed_types(conjuncts)
@@ -344,8 +330,8 @@ class Expander:
             "object": lambda: object_shape(conjuncts, self._report, self._key_language, evaluating),
         }
         shapes = [shape() for name, shape in shape_of.items() if name in allowed]
-        left = tuple(shape for shape in shapes if shape is not None)
-        return ValueSet(shapes=left) if left else _contradiction(conjuncts)
+        satisfiable = tuple(shape for shape in shapes if shape is not None)
+        return ValueSet(shapes=satisfiable) if satisfiable else _contradiction(conjuncts)
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:
         """Return the strings that a schema allows; None for every string."""
@@ -365,18 +351,18 @@ class Expander:
 def union(sets: list[ValueSet]) -> ValueSet:
     """Return the union of the sets: equal values and shapes once, strings as one language."""
     shapes: list[Shape] = []
-    for one in sets:
-        spend(1 + len(shapes) * len(one.shapes))
-        shapes += [shape for shape in one.shapes if shape not in shapes]
+    for subset in sets:
+        spend(1 + len(shapes) * len(subset.shapes))
+        shapes += [shape for shape in subset.shapes if shape not in shapes]
     strings = [shape for shape in shapes if isinstance(shape, String)]
     if len(strings) > 1:
         subschema = shapes.index(strings[0])
         shapes = [shape for shape in shapes if not isinstance(shape, String)]
         shapes[subschema:subschema] = merge_strings(strings)
-    values = distinct([value for one in sets for value in one.values])
+    values = distinct([value for subset in sets for value in subset.values])
     if values or shapes:
         return ValueSet(tuple(values), tuple(shapes))
-    return ValueSet(reason="; ".join(dict.fromkeys(one.reason for one in sets if one.reason)))
+    return ValueSet(reason="; ".join(dict.fromkeys(subset.reason for subset in sets if subset.reason)))
 
 
 def _contradiction(conjuncts: tuple[Subschema, ...]) -> ValueSet:

@@ -65,23 +65,23 @@ class Flattener:
         self._complements: dict[Subschema, tuple[Subschema, ...] | str] = {}
         self._rewritten: dict[tuple[Subschema, str], tuple[tuple[Subschema, ...], ...]] = {}
         # the branches of a choice come one after the other, beside the same conjuncts
-        self._last_known: tuple[tuple[Subschema, ...], dict[Subschema, None]] = ((), {})
+        self._last_conjuncts: tuple[tuple[Subschema, ...], dict[Subschema, None]] = ((), {})
         self._nesting = 0  # of complements within one another
         self._has_generated = False  # so that a subschema may be reached inside a generated one
 
     def flatten(
-        self, subschemas: Iterable[Subschema], known: tuple[Subschema, ...] = (), *, choices: bool = True
+        self, subschemas: Iterable[Subschema], earlier: tuple[Subschema, ...] = (), *, choices: bool = True
     ) -> FlatSchema:
-        """Return the conjuncts of `subschemas` after those in `known`; with `choices`, the branchings too.
+        """Return the conjuncts of `subschemas` after those in `earlier`; with `choices`, the branchings too.
 
         Raises SchemaError.
         """
-        if known is not self._last_known[0]:
-            self._last_known = (known, dict.fromkeys(known))
-        conjuncts = self._last_known[1].copy()
+        if earlier is not self._last_conjuncts[0]:
+            self._last_conjuncts = (earlier, dict.fromkeys(earlier))
+        conjuncts = self._last_conjuncts[1].copy()
         branchings: list[Branching] = []
         pending = list(reversed(list(subschemas)))
-        spend(_SUBSCHEMA_WORK + len(known))
+        spend(_SUBSCHEMA_WORK + len(earlier))
         while pending:
             spend(_SUBSCHEMA_WORK)
             subschema = self._document.enter(self.with_own_pointer(pending.pop()))
@@ -120,56 +120,56 @@ class Flattener:
         choice was made and is enforced; of one that was not made, all branches count. Raises SchemaError.
         """
         satisfied = frozenset(conjuncts)
-        found: dict[Subschema, None] = {}
+        evaluating: dict[Subschema, None] = {}
         pending = [subschema]
         is_decided = True
         while pending:
             spend(_SUBSCHEMA_WORK)
             here = self._document.enter(self.with_own_pointer(pending.pop()))
             raw = here.raw
-            if not isinstance(raw, Mapping) or here in found:
+            if not isinstance(raw, Mapping) or here in evaluating:
                 continue
             more = [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
             if more and self._document.refs_hide_siblings:
                 pending += more
                 continue
-            found[here] = None
+            evaluating[here] = None
             more += [here.at(CONDITION)] if CONDITION in raw else []
             more += here.members("allOf") if "allOf" in raw else []
             for choice in self._evaluating_choices(here):
-                chosen = [one for one in choice.branches if self._document.enter(one) in satisfied]
+                chosen = [branch for branch in choice.branches if self._document.enter(branch) in satisfied]
                 is_decided = is_decided and bool(chosen)
                 more += chosen or choice.branches
             if is_decided and "not" in raw:
                 is_decided = not isinstance(self._complement_or_keyword(here.at("not")), str)
             pending.extend(reversed(more))
-        return tuple(found), is_decided
+        return tuple(evaluating), is_decided
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         """Return subschemas whose union is everything that `subschema` forbids. Raises NoComplementError."""
-        known = self._complement_or_keyword(subschema)
-        if isinstance(known, str):
-            raise NoComplementError(known)
-        return known
+        branches = self._complement_or_keyword(subschema)
+        if isinstance(branches, str):
+            raise NoComplementError(branches)
+        return branches
 
     def _complement_or_keyword(self, subschema: Subschema) -> tuple[Subschema, ...] | str:
         """Return the complement of `subschema`, or a keyword in it that has none."""
         subschema = self._document.enter(self.with_own_pointer(subschema))
-        known = self._complements.get(subschema)
-        if known is None:
+        outcome = self._complements.get(subschema)
+        if outcome is None:
             self._complements[subschema] = "$ref"  # for a schema that is its own complement
             self._nesting += 1
             try:
-                known = self._complement(subschema)
+                outcome = self._complement(subschema)
             except NoComplementError as error:
-                known = error.keyword
+                outcome = error.keyword
             except WorkLimitError:
                 del self._complements[subschema]
                 raise
             finally:
                 self._nesting -= 1
-            self._complements[subschema] = known
-        return known
+            self._complements[subschema] = outcome
+        return outcome
 
     def obstacle(self, subschema: Subschema, seen: frozenset[Subschema] = frozenset()) -> str:
         """Return a keyword in the complement of `subschema`, or inside it, that has none; else ""."""
@@ -181,9 +181,9 @@ class Flattener:
         branches = self._complement_or_keyword(subschema)
         if isinstance(branches, str):
             return branches
-        inner = [one for branch in branches if branch.is_generated for one in (branch, *_parts(branch))]
-        negated = [one.at("not") for one in inner if isinstance(one.raw, Mapping) and "not" in one.raw]
-        return next(filter(None, (self.obstacle(one, seen | {subschema}) for one in negated)), "")
+        inner = [part for branch in branches if branch.is_generated for part in (branch, *_parts(branch))]
+        negated = [part.at("not") for part in inner if isinstance(part.raw, Mapping) and "not" in part.raw]
+        return next(filter(None, (self.obstacle(negation, seen | {subschema}) for negation in negated)), "")
 
     def _complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
         raw = subschema.raw
@@ -200,35 +200,35 @@ class Flattener:
 
     def _choices(self, subschema: Subschema) -> list[Branching]:
         raw = subschema.raw
-        found = self._evaluating_choices(subschema)
+        branchings = self._evaluating_choices(subschema)
         branches = self._complement_or_keyword(subschema.at("not")) if "not" in raw else None
         if isinstance(branches, str):
             reason = f"the complement of {branches!r} has no schema"
             self._report(f"{subschema.pointer}/not", "not", reason)
         elif branches is not None:
             nothing = Subschema(False, subschema.pointer, None)
-            found.append(Branching(subschema, "not", branches or (nothing,)))
-        return found
+            branchings.append(Branching(subschema, "not", branches or (nothing,)))
+        return branchings
 
     def _evaluating_choices(self, subschema: Subschema) -> list[Branching]:
         """Return the choices whose branches evaluate parts of the value: all but those of `not`."""
         raw = subschema.raw
-        found = []
+        branchings = []
         for keyword in ("anyOf", "oneOf"):
             if keyword not in raw:
                 continue
             if keyword == "anyOf" and subschema.observes:
                 (branches,) = self._rewrite(
-                    subschema, keyword, lambda one, _: [branches_apart(one, self._document)]
+                    subschema, keyword, lambda schema, _: [branches_apart(schema, self._document)]
                 )
             else:
-                branches = tuple(self._visible(subschema, one) for one in subschema.members(keyword))
-            found.append(Branching(subschema, keyword, branches, exclusive=keyword == "oneOf"))
+                branches = tuple(self._visible(subschema, branch) for branch in subschema.members(keyword))
+            branchings.append(Branching(subschema, keyword, branches, exclusive=keyword == "oneOf"))
         for keyword, rewrite in _REWRITES.items():
             if keyword in raw:
                 choices = self._rewrite(subschema, keyword, rewrite)
-                found += [Branching(subschema, keyword, branches) for branches in choices]
-        return found
+                branchings += [Branching(subschema, keyword, branches) for branches in choices]
+        return branchings
 
     def _visible(self, subschema: Subschema, branch: Subschema) -> Subschema:
         """Return a branch that is a conjunct where it is chosen, if `subschema` depends on that."""
@@ -269,9 +269,9 @@ def _parts(branch: Subschema) -> list[Subschema]:
     raw = branch.raw
     if not isinstance(raw, Mapping):
         return []
-    found = [branch.at(keyword) for keyword in (HAS_ITEM, "items") if isinstance(raw.get(keyword), Mapping)]
-    found += [branch.at("properties", name) for name in raw.get("properties", ())]
-    return found + (branch.members("allOf") if "allOf" in raw else [])
+    parts = [branch.at(keyword) for keyword in (HAS_ITEM, "items") if isinstance(raw.get(keyword), Mapping)]
+    parts += [branch.at("properties", name) for name in raw.get("properties", ())]
+    return parts + (branch.members("allOf") if "allOf" in raw else [])
 
 
 def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:
@@ -285,14 +285,14 @@ def _if(subschema: Subschema, _keyword: str) -> list[list[Any]]:
 
 def _dependent(subschema: Subschema, keyword: str) -> list[list[Any]]:
     # a depends on B  ->  without a, or with a and B
-    found = []
-    for name, one in subschema.raw[keyword].items():
-        needed = [one] if isinstance(one, str) else one  # a name alone, in draft 3
+    choices = []
+    for name, dependency in subschema.raw[keyword].items():
+        needed = [dependency] if isinstance(dependency, str) else dependency  # a name alone, in draft 3
         if isinstance(needed, list) and needed:
-            found.append([{"properties": {name: False}}, {"required": [name, *needed]}])
+            choices.append([{"properties": {name: False}}, {"required": [name, *needed]}])
         elif isinstance(needed, Mapping | bool):
-            found.append([{"properties": {name: False}}, {"allOf": [{"required": [name]}, needed]}])
-    return found
+            choices.append([{"properties": {name: False}}, {"allOf": [{"required": [name]}, needed]}])
+    return choices
 
 
 _REWRITES: dict[str, _Rewrite] = {
@@ -300,7 +300,7 @@ _REWRITES: dict[str, _Rewrite] = {
     "dependentRequired": _dependent,
     "dependentSchemas": _dependent,
     "dependencies": _dependent,
-    OPTIONAL: lambda subschema, _: [[{}, {"allOf": [one]}] for one in subschema.raw[OPTIONAL]],
+    OPTIONAL: lambda subschema, _: [[{}, {"allOf": [schema]}] for schema in subschema.raw[OPTIONAL]],
 }
 
 
@@ -314,18 +314,18 @@ def branches_apart(subschema: Subschema, document: Document) -> list[Any]:
     Those that contradict it, or evaluate nothing more, are left out, so that most unions stay small.
     """
     certain = _evaluated(subschema.raw)
-    branches = [_Branch(one, subschema, document) for one in subschema.members("anyOf")]
-    found = []
+    branches = [_Branch(branch, subschema, document) for branch in subschema.members("anyOf")]
+    schemas = []
     for index, branch in enumerate(branches):
         spend(1 + len(branches) - index)
-        known = certain | branch.evaluated
+        evaluated = certain | branch.evaluated
         more = [
-            one.raw
-            for one in branches[index + 1 :]
-            if (one.evaluates_more or not one.evaluated <= known) and not branch.excludes(one)
+            later.raw
+            for later in branches[index + 1 :]
+            if (later.evaluates_more or not later.evaluated <= evaluated) and not branch.excludes(later)
         ]
-        found.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
-    return found
+        schemas.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
+    return schemas
 
 
 def _evaluated(raw: Any) -> frozenset[tuple[str, str | int]]:
@@ -361,9 +361,9 @@ class _Branch:
         self.required = frozenset(required if isinstance(required, list) else ())
         self.listed = {  # the values of properties with `const` or `enum`
             name: frozenset(map(value_key, values))
-            for name, one in raw.get("properties", {}).items()
-            if isinstance(one, Mapping)
-            and (values := [one["const"]] if "const" in one else one.get("enum", ()))
+            for name, schema in raw.get("properties", {}).items()
+            if isinstance(schema, Mapping)
+            and (values := [schema["const"]] if "const" in schema else schema.get("enum", ()))
             and not any(isinstance(value, list | dict) for value in values)
         }
 

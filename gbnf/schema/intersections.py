@@ -95,17 +95,17 @@ def _close_unevaluated_items(
 
     `contains` evaluates items too: those that match it, at any position.
     """
-    found, is_decided = evaluating(asking)
+    evaluators, is_decided = evaluating(asking)
     pointer = f"{asking.pointer}/unevaluatedItems"
-    if any("contains" in conjunct.raw for conjunct in found):
+    if any("contains" in conjunct.raw for conjunct in evaluators):
         report(pointer, "unevaluatedItems", "`contains` evaluates items at any position")
         return shape
     if not is_decided:
         report(pointer, "unevaluatedItems", UNDECIDED)
-    if any(_evaluates_all_items(conjunct, asking) for conjunct in found):
+    if any(_evaluates_all_items(conjunct, asking) for conjunct in evaluators):
         return shape
     value = child(asking, "unevaluatedItems")
-    evaluated = max(len(_array(conjunct).prefix) for conjunct in found)
+    evaluated = max(len(_array(conjunct).prefix) for conjunct in evaluators)
     prefix = [*shape.prefix, *[shape.items] * (evaluated - len(shape.prefix))]
     return replace(
         shape,
@@ -176,24 +176,24 @@ def _bound(conjunct: Subschema, keyword: str, report: ReportCallback) -> Bound |
     sign, strict = (1, ABOVE) if keyword == "minimum" else (-1, BELOW)
     exclusive = f"exclusive{keyword.capitalize()}"
     inclusive = number_keyword(conjunct, keyword)
-    found = None if inclusive is None else Bound(inclusive, conjunct.raw.get(exclusive) is True)
+    bound = None if inclusive is None else Bound(inclusive, conjunct.raw.get(exclusive) is True)
     for other in (exclusive, strict):
         value = number_keyword(conjunct, other)
         if value is not None:
-            found = _tighter(found, Bound(value, exclusive=True), sign)
-    if found is None or abs(found.value) < MAX_BOUND_SIZE:
-        return found
+            bound = _tighter(bound, Bound(value, exclusive=True), sign)
+    if bound is None or abs(bound.value) < MAX_BOUND_SIZE:
+        return bound
     names = [name for name in (keyword, exclusive) if name in conjunct.raw]
     for name in names or [keyword]:  # of a complement, the other keyword
         report(f"{conjunct.pointer}/{name}", name, "the bound has too many digits")
     return None
 
 
-def _tighter(one: Bound | None, other: Bound | None, sign: int) -> Bound | None:
+def _tighter(left: Bound | None, right: Bound | None, sign: int) -> Bound | None:
     """Return the greater of two lower bounds (`sign` 1), or the lesser of two upper ones (-1)."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=lambda bound: (sign * bound.value, bound.exclusive))
+    if left is None or right is None:
+        return left or right
+    return max(left, right, key=lambda bound: (sign * bound.value, bound.exclusive))
 
 
 def _whole(bound: Bound, rounded: Callable[[Fraction], int], step: int) -> Bound:

@@ -62,9 +62,11 @@ def unknown_keywords(draft: str) -> frozenset[str]:
     """Return the keywords of other drafts that a draft (`draft-04` to `2020-12`) does not have."""
     drafts = ["draft-04", *_LATER]
     later = drafts[drafts.index(draft) + 1 :]
-    return frozenset(_EARLIER.get(draft, set()).union(*(_LATER[one] for one in later)))
+    return frozenset(_EARLIER.get(draft, set()).union(*(_LATER[name] for name in later)))
 
 
+JsonType: TypeAlias = Literal["string", "number", "boolean", "null", "array", "object"]
+JSON_TYPES: tuple[JsonType, ...] = ("null", "boolean", "number", "string", "array", "object")
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
 
@@ -186,19 +188,19 @@ def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     path: list[str | int] = []
-    found = root
+    target = root
     pointer = unquote(reference[1:])
     if pointer and not pointer.startswith("/"):
         return None
     for step in pointer.split("/")[1:]:
         key: str | int = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+        if isinstance(target, list) and step.isdecimal() and int(step) < len(target):
             key = int(step)
-        elif not isinstance(found, Mapping) or key not in found:
+        elif not isinstance(target, Mapping) or key not in target:
             return None
-        found = found[key]
+        target = target[key]
         path.append(key)
-    return tuple(path), found
+    return tuple(path), target
 
 
 def child_pointer(pointer: str, key: object) -> str:

@@ -38,32 +38,34 @@ class Location:
         return Location(Expander(document, lambda *_: None), [(document.root,)])
 
     @cached_property
-    def _sets(self) -> list[value_sets.ValueSet]:
+    def _set(self) -> value_sets.ValueSet:
         if self._expander is None:
-            return [value_sets.ALL_VALUES]
+            return value_sets.ALL_VALUES
         try:
             with limit_work(_MAX_WORK):
-                return [self._expander.expand(one) for one in self._choices]
+                sets = [self._expander.expand(choice) for choice in self._choices]
         except (GbnfError, RecursionError):
-            return [value_sets.ALL_VALUES]
+            return value_sets.ALL_VALUES
+        values = chain.from_iterable(part.values for part in sets)
+        return value_sets.ValueSet(tuple(values), tuple(chain.from_iterable(part.shapes for part in sets)))
 
     @cached_property
     def types(self) -> frozenset[str]:
         """The types; "integer" beside every "number"."""
-        found = {json_type(value) for one in self._sets for value in one.values}
-        found |= {value_sets.type_of_shape(shape) for one in self._sets for shape in one.shapes}
-        return frozenset(found | ({"integer"} if "number" in found else set()))
+        types = {json_type(value) for value in self._set.values}
+        for shape in self._set.shapes:
+            is_integer = isinstance(shape, value_sets.Number) and shape.integer
+            types.add("integer" if is_integer else value_sets.shape_type(shape))
+        return frozenset(types | ({"integer"} if "number" in types else set()))
 
     @cached_property
     def listed(self) -> tuple[Any, ...]:
         """The values, where no other is allowed, as of an enumeration; () otherwise."""
-        if any(one.shapes for one in self._sets):
-            return ()
-        return tuple(value for one in self._sets for value in one.values)
+        return () if self._set.shapes else self._set.values
 
     @cached_property
     def _objects(self) -> list[value_sets.Object]:
-        return [shape for one in self._sets for shape in one.shapes if isinstance(shape, value_sets.Object)]
+        return [shape for shape in self._set.shapes if isinstance(shape, value_sets.Object)]
 
     @cached_property
     def _declared(self) -> dict[str, None]:
@@ -99,12 +101,11 @@ class Location:
 
     def knows(self, name: str) -> bool:
         """Return whether a property is declared, or an object may have it; True if there are no objects."""
-        listed = (value for one in self._sets for value in one.values)
         return (
             not self._objects
             or name in self._declared
             or self._may_have(name)
-            or any(isinstance(value, dict) and name in value for value in listed)
+            or any(isinstance(value, dict) and name in value for value in self._set.values)
         )
 
     def property(self, name: str) -> Location:
@@ -113,7 +114,7 @@ class Location:
 
     def item(self, index: int) -> Location:
         """Return the location of an item."""
-        arrays = (shape for one in self._sets for shape in one.shapes if isinstance(shape, value_sets.Array))
+        arrays = (shape for shape in self._set.shapes if isinstance(shape, value_sets.Array))
         return self._inside(array.child(index) for array in arrays)
 
     def _inside(self, choices: Iterable[value_sets.Conjunction]) -> Location:

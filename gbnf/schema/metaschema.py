@@ -145,7 +145,7 @@ _FORMS: Mapping[str, _KeywordForm] = {
     ),
     "dependencies": _KeywordForm(
         lambda value: isinstance(value, Mapping)
-        and all(_is_schema(one) or _is_names(one) or isinstance(one, str) for one in value.values()),
+        and all(_is_schema(names) or _is_names(names) or isinstance(names, str) for names in value.values()),
         "an object of schemas and of arrays of names",
         "Write under each property a schema, or the names of those that it needs.",
     ),
@@ -252,11 +252,11 @@ def _check_values(value: Any, pointer: str) -> None:
     """Raise SchemaError for a number in listed values that JSON cannot express."""
     pending = [(value, pointer)]
     while pending:
-        one, pointer = pending.pop()
-        if isinstance(one, int | float) and not isinstance(one, bool) and not _is_json_number(one):
-            raise SchemaError(pointer, f"{_shorten(one)} cannot be written as a JSON number", _NUMBER_HINT)
-        if isinstance(one, list | Mapping):
-            items = one.items() if isinstance(one, Mapping) else enumerate(one)
+        member, pointer = pending.pop()
+        if isinstance(member, int | float) and not isinstance(member, bool) and not _is_json_number(member):
+            raise SchemaError(pointer, f"{_shorten(member)} cannot be written as a JSON number", _NUMBER_HINT)
+        if isinstance(member, list | Mapping):
+            items = member.items() if isinstance(member, Mapping) else enumerate(member)
             pending += [
                 (item, child_pointer(pointer, key)) for key, item in items if not isinstance(item, str)
             ]

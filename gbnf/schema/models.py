@@ -86,13 +86,13 @@ def _schema_generator() -> Any:
             return False
 
         def generate_inner(self, schema: Any) -> dict[str, Any]:
-            found: dict[str, Any] = super().generate_inner(schema)
-            for each in (found, *found.get("anyOf", ())):
-                if each.get("type") == "string" and each.get("format") in _PATTERNS:
-                    each.setdefault("pattern", f"^({_PATTERNS[each['format']]})$")
-                elif each.get("pattern", "").endswith(r"(\w+)?"):  # of `ByteSize`
-                    each["pattern"] = r"^[0-9]*\.?[0-9]+ ?(([kmgtpeKMGTPE]i?)?[bB])?$"
-            return found
+            generated: dict[str, Any] = super().generate_inner(schema)
+            for alternative in (generated, *generated.get("anyOf", ())):
+                if alternative.get("type") == "string" and alternative.get("format") in _PATTERNS:
+                    alternative.setdefault("pattern", f"^({_PATTERNS[alternative['format']]})$")
+                elif alternative.get("pattern", "").endswith(r"(\w+)?"):  # of `ByteSize`
+                    alternative["pattern"] = r"^[0-9]*\.?[0-9]+ ?(([kmgtpeKMGTPE]i?)?[bB])?$"
+            return generated
 
         def decimal_schema(self, schema: Any) -> dict[str, Any]:
             bounds: Any = {
@@ -135,10 +135,10 @@ def _schema_generator() -> Any:
         multi_host_url_schema = url_schema
 
         def dict_schema(self, schema: Any) -> dict[str, Any]:
-            found: dict[str, Any] = super().dict_schema(schema)
+            generated: dict[str, Any] = super().dict_schema(schema)
             if schema.get("keys_schema", {}).get("type") == "int":
-                found.setdefault("propertyNames", {"pattern": "^-?(0|[1-9][0-9]*)$"})
-            return found
+                generated.setdefault("propertyNames", {"pattern": "^-?(0|[1-9][0-9]*)$"})
+            return generated
 
     return Precise
 
@@ -161,18 +161,18 @@ class ArgumentsModel:
         self._name, self._names = name, dict[str, str]()  # field -> parameter
         for index, (parameter, (annotation, default)) in enumerate(parameters.items()):
             self._names[f"argument_{index}"] = parameter
-            given: dict[str, Any] = {"alias": parameter}
+            field: dict[str, Any] = {"alias": parameter}
             if type(default).__name__ == "FieldInfo":
                 raise InvalidArgumentError(
                     f"the parameter {parameter!r} of the tool {name!r} has a Field as its default. "
                     "Write it in the annotation: Annotated[int, Field(ge=1)] = 3."
                 )
             if default is not inspect.Parameter.empty:
-                given["default"] = default
+                field["default"] = default
             metadata = getattr(annotation, "__metadata__", ())
-            if parameter in descriptions and not any(getattr(each, "description", None) for each in metadata):
-                given["description"] = descriptions[parameter]
-            fields[f"argument_{index}"] = (annotation, pydantic.Field(**given))
+            if parameter in descriptions and not any(getattr(item, "description", None) for item in metadata):
+                field["description"] = descriptions[parameter]
+            fields[f"argument_{index}"] = (annotation, pydantic.Field(**field))
         try:
             config = pydantic.ConfigDict(extra="forbid")
             self._model: Any = pydantic.create_model(name, __config__=config, **fields)
@@ -202,37 +202,37 @@ class InstanceReader:
     def __init__(self, type_: Any) -> None:
         self._type, self._adapter = type_, _pydantic().TypeAdapter(type_)
 
-    def read(self, given: Any) -> Any:
+    def read(self, value: Any) -> Any:
         """Return the instance. Raises InvalidArgumentError, which names the fields that do not fit."""
         try:
-            return self._adapter.validate_json(json.dumps(given))
+            return self._adapter.validate_json(json.dumps(value))
         except _pydantic().ValidationError as error:
             raise InvalidArgumentError(_faults(error, "the value")) from None
 
-    def partial(self, given: Any) -> Any:
+    def partial(self, value: Any) -> Any:
         """Return an unfinished value: of a model, an instance without validation, and None for the rest."""
-        return _partial(self._type, given)
+        return _partial(self._type, value)
 
 
-def _partial(type_: Any, given: Any) -> Any:
+def _partial(type_: Any, value: Any) -> Any:
     items = get_args(type_)
-    if isinstance(given, dict) and is_model(type_):
+    if isinstance(value, dict) and is_model(type_):
         fields = type_.model_fields.items()
-        known = {name: field.alias if field.alias in given else name for name, field in fields}
+        keys = {name: field.alias if field.alias in value else name for name, field in fields}
         return type_.model_construct(
             **{
-                name: _partial(field.annotation, given[known[name]]) if known[name] in given else None
+                name: _partial(field.annotation, value[keys[name]]) if keys[name] in value else None
                 for name, field in fields
             }
         )
-    if isinstance(given, list) and get_origin(type_) is list:
-        return [_partial(items[0], each) for each in given]
+    if isinstance(value, list) and get_origin(type_) is list:
+        return [_partial(items[0], item) for item in value]
     if type(None) in items and len(items) == 2:
-        return _partial(next(each for each in items if each is not type(None)), given)
+        return _partial(next(item for item in items if item is not type(None)), value)
     try:
-        return _pydantic().TypeAdapter(type_).validate_json(json.dumps(given))
+        return _pydantic().TypeAdapter(type_).validate_json(json.dumps(value))
     except _pydantic().ValidationError:
-        return given
+        return value
 
 
 def _faults(error: Any, whole: str) -> str:

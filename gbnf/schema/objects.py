@@ -67,7 +67,7 @@ def _chains(
 
     Those of branches that may be satisfied too, but were not chosen, come last.
     """
-    left = dict.fromkeys(properties)
+    unplaced = dict.fromkeys(properties)
     chains = []
     alone = dict.fromkeys(required)
     for conjunct in conjuncts:
@@ -75,13 +75,13 @@ def _chains(
         if conjunct.is_generated:
             alone |= dict.fromkeys(names)
             continue
-        chain = tuple(name for name in names if name in left)
+        chain = tuple(name for name in names if name in unplaced)
         for name in chain:
-            del left[name]
+            del unplaced[name]
         chains.append(chain)
-    chains += [(name,) for name in left if name in alone]
+    chains += [(name,) for name in unplaced if name in alone]
     last = chains.pop() if chains else ()
-    chains.append((*last, *(name for name in left if name not in alone)))
+    chains.append((*last, *(name for name in unplaced if name not in alone)))
     return tuple(chain for chain in chains if chain)
 
 
@@ -122,14 +122,14 @@ def _apply_pattern_properties(
         try:
             keys = search(pattern)
             unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
-            for one in matched:
-                assert one.keys is not None
-                both = one.keys & keys
+            for key_class in matched:
+                assert key_class.keys is not None
+                both = key_class.keys & keys
                 if both.is_empty:  # as for most pairs of patterns: nothing to divide
-                    more.append(one)
+                    more.append(key_class)
                 else:
-                    more.append(KeyClass(one.keys - keys, one.value))
-                    more.append(KeyClass(both, conjunction(one.value, value)))
+                    more.append(KeyClass(key_class.keys - keys, key_class.value))
+                    more.append(KeyClass(both, conjunction(key_class.value, value)))
             _check_size(more)
         except (PatternError, TooManyStatesError) as error:
             for other in conjunct.raw["patternProperties"]:
@@ -139,7 +139,7 @@ def _apply_pattern_properties(
                 reason = "a pattern beside it is not enforced, so other properties are left open"
                 report(f"{conjunct.pointer}/additionalProperties", "additionalProperties", reason)
             return properties, (KeyClass(None, UNCONSTRAINED),)
-        matched = [one for one in more if one.keys is not None and not one.keys.is_empty]
+        matched = [part for part in more if part.keys is not None and not part.keys.is_empty]
         properties = {
             name: conjunction(subschemas, value) if keys.accepts(name) else subschemas
             for name, subschemas in properties.items()
@@ -149,7 +149,7 @@ def _apply_pattern_properties(
 
 def _check_size(classes: Sequence[KeyClass]) -> None:
     """Raise TooManyStatesError if the classes of keys take too many, in total."""
-    if sum(len(one.keys.table.rows) for one in classes if one.keys is not None) > MAX_KEY_STATES:
+    if sum(len(part.keys.table.rows) for part in classes if part.keys is not None) > MAX_KEY_STATES:
         raise TooManyStatesError(MAX_KEY_STATES)
 
 
@@ -169,27 +169,27 @@ def _apply_property_names(
     except TooManyStatesError as error:
         report(f"{conjunct.pointer}/propertyNames", "propertyNames", str(error))
         return properties, others
-    kept = {
+    restricted = {
         name: subschemas if allowed.accepts(name) else UNSATISFIABLE
         for name, subschemas in properties.items()
     }
-    return kept, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
+    return restricted, tuple(other for other in others if other.keys is None or not other.keys.is_empty)
 
 
 def _close_unevaluated(
     shape: Object, asking: Subschema, report: ReportCallback, evaluating: Evaluating
 ) -> Object:
     """Apply `unevaluatedProperties` to the keys that no schema evaluates for it."""
-    found, is_decided = evaluating(asking)
+    evaluators, is_decided = evaluating(asking)
     pointer = f"{asking.pointer}/unevaluatedProperties"
     if not is_decided:
         report(pointer, "unevaluatedProperties", UNDECIDED)
-    for conjunct in found:
+    for conjunct in evaluators:
         limits = {"additionalProperties"} if conjunct.raw is asking.raw else _EVALUATING_ALL
         if not limits.isdisjoint(conjunct.raw):
             return shape
-    names = dict.fromkeys(name for conjunct in found for name in conjunct.raw.get("properties", ()))
-    patterns = [pattern for conjunct in found for pattern in conjunct.raw.get("patternProperties", ())]
+    names = dict.fromkeys(name for conjunct in evaluators for name in conjunct.raw.get("properties", ()))
+    patterns = [pattern for conjunct in evaluators for pattern in conjunct.raw.get("patternProperties", ())]
     value = child(asking, "unevaluatedProperties")
     from gbnf.regular.ecma262 import search  # noqa: PLC0415  # most schemas have no patterns
 
@@ -197,8 +197,8 @@ def _close_unevaluated(
         languages = [search(pattern) for pattern in patterns]
         evaluated = reduce(or_, languages) if languages else None
         others = tuple(
-            one if _meets(one, evaluated) else KeyClass(one.keys, conjunction(one.value, value))
-            for one in shape.others
+            other if _meets(other, evaluated) else KeyClass(other.keys, conjunction(other.value, value))
+            for other in shape.others
         )
     except (PatternError, TooManyStatesError):
         report(pointer, "unevaluatedProperties", "a pattern beside it is not enforced")
@@ -209,20 +209,20 @@ def _close_unevaluated(
         is_evaluated = name in names or (evaluated is not None and evaluated.accepts(name))
         properties[name] = own if is_evaluated else conjunction(own, value)
     return replace(
-        shape, properties=properties, others=tuple(one for one in others if one.value != UNSATISFIABLE)
+        shape, properties=properties, others=tuple(other for other in others if other.value != UNSATISFIABLE)
     )
 
 
 _EVALUATING_ALL = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
-def _meets(one: KeyClass, evaluated: Dfa | None) -> bool:
+def _meets(key_class: KeyClass, evaluated: Dfa | None) -> bool:
     """Return whether the keys of a class, which no pattern divides further, are evaluated."""
     if evaluated is None:
         return False
-    if one.keys is None:  # the patterns' classes took too many states
+    if key_class.keys is None:  # the patterns' classes took too many states
         raise TooManyStatesError(MAX_KEY_STATES)
-    return not (one.keys & evaluated).is_empty
+    return not (key_class.keys & evaluated).is_empty
 
 
 def _intersect_objects(left: Object, right: Object, conjunct: Subschema, report: ReportCallback) -> Object:
@@ -232,9 +232,9 @@ def _intersect_objects(left: Object, right: Object, conjunct: Subschema, report:
         for name in dict.fromkeys([*left.properties, *right.properties])
     }
     pairs = (
-        (intersection(one.keys, other.keys), conjunction(one.value, other.value))
-        for one in left.others
-        for other in right.others
+        (intersection(left_class.keys, right_class.keys), conjunction(left_class.value, right_class.value))
+        for left_class in left.others
+        for right_class in right.others
     )
     try:
         met = [

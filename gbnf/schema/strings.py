@@ -45,7 +45,10 @@ def intersection(left: Dfa | None, right: Dfa | None) -> Dfa | None:
 #: The most states of a language with its bounds on the length.
 MAX_STRING_STATES = 1200
 
-_LANGUAGE_KEYWORDS = frozenset({"pattern", "format", NOT_PATTERN, NOT_FORMAT, NOT_WORDS})
+#: The keywords of languages, and those of the author's schema that they are.
+_LANGUAGE_KEYWORDS = {
+    "pattern": "pattern", NOT_PATTERN: "pattern", "format": "format", NOT_FORMAT: "format", NOT_WORDS: "not",
+}  # fmt: skip
 
 ReportCallback = Callable[[str, str, str], None]
 
@@ -83,37 +86,29 @@ def string_language(shape: String) -> Dfa:
 
 def merge_strings(shapes: Sequence[String]) -> list[String]:
     """Merge shapes with equal bounds into one, where the automaton is small enough."""
-    found: list[String] = []
+    merged: list[String] = []
     for shape in shapes:
-        for index, other in enumerate(found):
+        for index, other in enumerate(merged):
             if (shape.min_length, shape.max_length) != (other.min_length, other.max_length):
                 continue
             try:
-                one, two = shape.language, other.language
-                both = None if one is None or two is None else one | two
+                left, right = shape.language, other.language
+                both = None if left is None or right is None else left | right
             except TooManyStatesError:
                 continue
             conjuncts = (*other.conjuncts, *shape.conjuncts)
-            found[index] = String(both, shape.min_length, shape.max_length, conjuncts)
+            merged[index] = String(both, shape.min_length, shape.max_length, conjuncts)
             break
         else:
-            found.append(shape)
-    return found
+            merged.append(shape)
+    return merged
 
 
 def _languages(conjuncts: Sequence[Subschema], report: ReportCallback) -> Iterator[tuple[str, str, Dfa]]:
     """Yield the languages of the conjuncts' keywords, each with its JSON Pointer and keyword."""
     for conjunct in conjuncts:
         raw = conjunct.raw
-        if _LANGUAGE_KEYWORDS.isdisjoint(raw):
-            continue
-        for keyword, name in (
-            ("pattern", "pattern"),
-            (NOT_PATTERN, "pattern"),
-            ("format", "format"),
-            (NOT_FORMAT, "format"),
-            (NOT_WORDS, "not"),
-        ):
+        for keyword, name in _LANGUAGE_KEYWORDS.items():
             if keyword not in raw:
                 continue
             pointer = f"{conjunct.pointer}/{name}"
@@ -138,8 +133,8 @@ def _language(keyword: str, value: object, pointer: str, report: ReportCallback)
     if not isinstance(value, str):
         return None
     if keyword in ("pattern", NOT_PATTERN):
-        found = search(value)
-        return found if keyword == "pattern" else ~found
+        matching = search(value)
+        return matching if keyword == "pattern" else ~matching
     language = format_language(value)
     if language is None:
         if value == IDN_HOSTNAME:

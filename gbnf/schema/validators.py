@@ -46,8 +46,8 @@ _NESTING = frozenset(
 def schema_validator(schema: Any, *, closed: bool = False) -> Any:
     """Return a validator of the draft that a schema declares, of all drafts without one."""
     declared = schema.get("$schema") if isinstance(schema, Mapping) else None
-    known = {"$schema": declared} if str(declared).rstrip("#") in DRAFTS else {}
-    draft = validators.validator_for(known, default=Draft202012Validator)
+    dialect = {"$schema": declared} if str(declared).rstrip("#") in DRAFTS else {}
+    draft = validators.validator_for(dialect, default=Draft202012Validator)
     extended = extend_validator(draft, every_draft=declared is None, closed=closed)
     return extended(schema, format_checker=FORMAT_CHECKER)
 
@@ -69,16 +69,16 @@ def extend_validator(validator: Any, *, every_draft: bool = False, closed: bool 
     `every_draft`: for schemas that declare no draft; `dependencies` means what it meant up to draft 7.
     `closed`: for schemas of `gbnf.schema.closing`, which use `unevaluatedProperties` in every draft.
     """
-    known = validator.VALIDATORS
+    usual = validator.VALIDATORS
     adapted = dict(_ADAPTED)
-    if "prefixItems" in known:  # it is the default too, for schemas of other drafts that declare none
+    if "prefixItems" in usual:  # it is the default too, for schemas of other drafts that declare none
         adapted |= dict.fromkeys((*_EXCLUSIVE, *_EXCLUSIVE.values()), _bound)
         adapted["items"] = _items_or_tuples
     rules = {
-        **known,
+        **usual,
         **({"dependencies": _dependencies} if every_draft else {}),
-        **{keyword: partial(rule, known[keyword]) for keyword, rule in adapted.items() if keyword in known},
-        **{keyword: rule for keyword, rule in _REPLACED.items() if keyword in known or closed},
+        **{keyword: partial(rule, usual[keyword]) for keyword, rule in adapted.items() if keyword in usual},
+        **{keyword: rule for keyword, rule in _REPLACED.items() if keyword in usual or closed},
         **_PRIVATE,
     }
     counted = {
@@ -133,11 +133,11 @@ def _unevaluated_properties(validator: Any, value: Any, instance: Any, schema: A
         return
     own = {keyword: member for keyword, member in schema.items() if keyword != "unevaluatedProperties"}
     evaluated = _evaluated(validator, instance, own)
-    left = [key for key in instance if key not in evaluated]
-    if value is False and left:
-        yield ValidationError(f"Unevaluated properties are not allowed ({left!r} were unexpected)")
+    unevaluated = [key for key in instance if key not in evaluated]
+    if value is False and unevaluated:
+        yield ValidationError(f"Unevaluated properties are not allowed ({unevaluated!r} were unexpected)")
     elif value is not False:
-        for key in left:
+        for key in unevaluated:
             yield from validator.descend(instance[key], value, path=key, schema_path=key)
 
 
@@ -152,12 +152,12 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
     keys: set[str] = instance.keys() & schema.get("properties", {}).keys()
     keys |= {key for key in instance if _matches_any(schema.get("patternProperties", ()), key)}
     branches = [
-        one
+        branch
         for keyword in ("allOf", "anyOf", "oneOf")
-        for one in schema.get(keyword, ())
-        if _is_valid(validator, instance, one)
+        for branch in schema.get(keyword, ())
+        if _is_valid(validator, instance, branch)
     ]
-    branches += [one for key, one in schema.get("dependentSchemas", {}).items() if key in instance]
+    branches += [branch for key, branch in schema.get("dependentSchemas", {}).items() if key in instance]
     if "if" in schema:
         holds = _is_valid(validator, instance, schema["if"])
         branches += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
@@ -171,7 +171,7 @@ def _evaluated(validator: Any, instance: Any, schema: Any) -> set[str]:
             )
             there = validator.evolve(schema=target.contents, _resolver=target.resolver)
             keys |= _evaluated(there, instance, target.contents)
-    return set(keys).union(*(_evaluated(validator, instance, one) for one in branches))
+    return set(keys).union(*(_evaluated(validator, instance, branch) for branch in branches))
 
 
 def _is_valid(validator: Any, instance: Any, schema: Any) -> bool:
@@ -206,7 +206,7 @@ _EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 
 def _bound(usual: _Rule, validator: Any, bound: Any, instance: Any, schema: Any) -> _Errors:
     """Allow the flags of draft 4, too."""
-    flagged = any(bound is schema.get(one) and schema.get(flag) is True for one, flag in _EXCLUSIVE.items())
+    flagged = any(bound is schema.get(key) and schema.get(flag) is True for key, flag in _EXCLUSIVE.items())
     if flagged and instance == bound and validator.is_type(instance, "number"):
         yield ValidationError(f"{instance!r} is the excluded bound")
     elif not isinstance(bound, bool):
@@ -239,8 +239,8 @@ def _dependencies(validator: Any, dependencies: Any, instance: Any, _schema: Any
 
 def _first_items(validator: Any, schemas: Any, instance: Any, _schema: Any) -> _Errors:
     if validator.is_type(instance, "array"):
-        for index, (one, schema) in enumerate(zip(instance, schemas, strict=False)):
-            yield from validator.descend(one, schema, path=index, schema_path=index)
+        for index, (item, schema) in enumerate(zip(instance, schemas, strict=False)):
+            yield from validator.descend(item, schema, path=index, schema_path=index)
 
 
 def _refusal(kind: str, is_refused: Callable[[Any, Any, Any], object], text: str) -> _Rule:

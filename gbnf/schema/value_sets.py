@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from gbnf.regular.automaton import Dfa
 from gbnf.schema.document import Document, Subschema
-from gbnf.schema.keywords import KEYWORDS, types_of
+from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, JsonType, types_of
 from gbnf.strict_json import map_json
 
 #: Subschemas that must all be satisfied, in the order in which they were found. The empty one
@@ -238,16 +238,16 @@ def equality_key(value: Any) -> str:
     return json.dumps(whole_numbers(value), sort_keys=True)
 
 
-_EVERY_TYPE = ("null", "boolean", "number", "string", "array", "object")  # as in ALL_VALUES
-_ALL_TYPES = frozenset(_EVERY_TYPE)
-_TYPE_OF_SHAPE = {type(shape): name for shape, name in zip(ALL_VALUES.shapes, _EVERY_TYPE, strict=True)}
-_SINGLE = {name: frozenset([name]) for name in _EVERY_TYPE} | {"integer": frozenset(["number"])}
+#: The shape of all values of a type.
+SHAPES: dict[JsonType, Shape] = dict(zip(JSON_TYPES, ALL_VALUES.shapes, strict=True))
+_TYPE_OF_SHAPE = {type(shape): kind for kind, shape in SHAPES.items()}
+_ALL_TYPES = frozenset[str](JSON_TYPES)
+_SINGLE = {name: frozenset[str]([name]) for name in JSON_TYPES} | {"integer": frozenset(["number"])}
 
 
-def type_of_shape(shape: Shape) -> str:
-    """Return the JSON type of the values of a shape; "integer" for integers."""
-    is_integer = isinstance(shape, Number) and shape.integer
-    return "integer" if is_integer else _TYPE_OF_SHAPE[type(shape)]
+def shape_type(shape: Shape) -> JsonType:
+    """Return the JSON type of the values of a shape."""
+    return _TYPE_OF_SHAPE[type(shape)]
 
 
 def allowed_types(conjuncts: tuple[Subschema, ...]) -> tuple[frozenset[str], bool]:
@@ -275,14 +275,13 @@ def set_of_types(subschemas: Conjunction, document: Document) -> ValueSet:
         raw = document.enter(subschema).raw
         if isinstance(raw, Mapping) and not (document.refs_hide_siblings and "$ref" in raw):
             types &= types_of(raw)
-    shapes = tuple(shape for shape in ALL_VALUES.shapes if type_of_shape(shape) in types)
+    shapes = tuple(shape for shape in ALL_VALUES.shapes if shape_type(shape) in types)
     return ValueSet(shapes=shapes, reason="no JSON type is left")
 
 
-_PLAIN = {
-    type_of_shape(shape): ValueSet(shapes=(shape,))
-    for shape in (Null(), Boolean(), Number(integer=True), Number(), String())
-}
+_SCALARS: tuple[Shape, ...] = (Null(), Boolean(), Number(), String())
+_PLAIN = {str(shape_type(shape)): ValueSet(shapes=(shape,)) for shape in _SCALARS}
+_PLAIN["integer"] = ValueSet(shapes=(Number(integer=True),))
 
 
 def plain_set(raw: Any) -> ValueSet | None:

@@ -11,7 +11,6 @@ from typing import Any
 from gbnf.compiler.notations import (
     ElementArguments,
     Encoding,
-    JsonType,
     NestedElements,
     Part,
     Placeholder,
@@ -19,6 +18,7 @@ from gbnf.compiler.notations import (
     ValueForms,
 )
 from gbnf.errors import ToolFormatError
+from gbnf.schema.keywords import JsonType
 from gbnf.strict_json import json_of
 from gbnf.tool_formats.pieces import (
     Pieces,

@@ -17,7 +17,8 @@ from typing import Final
 import regex
 
 from gbnf.calls.parsing.readers import json_of_raw
-from gbnf.compiler.notations import ElementArguments, JsonType, NestedElements, Part, ValueForm, ValueForms
+from gbnf.compiler.notations import ElementArguments, NestedElements, Part, ValueForm, ValueForms
+from gbnf.schema.keywords import JsonType
 from gbnf.schema.locations import Location
 from gbnf.strict_json import json_of
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
