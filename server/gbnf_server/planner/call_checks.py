@@ -51,8 +51,8 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal, Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import named, succeeded
-from gbnf_server.planner.progress import asked_for, has_nothing_new, said, writes_files
+from gbnf_server.planner.prerequisites import named
+from gbnf_server.planner.progress import asked_for, has_nothing_new, writes_files
 from gbnf_server.planner.run_state import RunState
 
 _MOST_NAMED = 3
@@ -142,17 +142,15 @@ class OfferedTools:
         return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
-def check_completion(
-    completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
-) -> AcceptedCall:
+def check_completion(completion: Completion, offer: OfferedTools, state: RunState) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
-    found = _read(completion, offer, options)
-    if options.is_small_native and not succeeded(state.steps):
+    found = _read(completion, offer, state.options)
+    if state.options.is_small_native and not state.succeeded:
         found = _with_proposed_call(found, offer)
     try:
         # a small model is asked as in its benches: with its calls alone
-        preface = "" if options.is_small_native else found.preface
-        accepted = replace(_checked(found, offer, state, options), preface=preface)
+        preface = "" if state.options.is_small_native else found.preface
+        accepted = replace(_checked(found, offer, state), preface=preface)
         _check_length(accepted.tool, completion)
         return accepted
     except CallRefusedError as refused:
@@ -176,42 +174,39 @@ def _with_proposed_call(found: ParsedCall, offer: OfferedTools) -> ParsedCall:
     return found
 
 
-def _checked(
-    found: ParsedCall, offer: OfferedTools, state: RunState, options: ResolvedOptions
-) -> AcceptedCall:
+def _checked(found: ParsedCall, offer: OfferedTools, state: RunState) -> AcceptedCall:
     call, reasoning = found.call, found.reasoning
     if nests_deeper(call, MAX_DEPTH):  # the code below recurses into it, and JSON has no limit
         raise CallRefusedError(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
-    if options.reasoning == "field":
+    if state.options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
     repairs = found.repairs
     is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
-    if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
+    if state.options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
-        arguments = as_requested(call["arguments"], said(state), known)
+        arguments = as_requested(call["arguments"], state.request, known)
         results = [step.result for step in state.steps if step.result is not None]
         if results and isinstance(entries := results[-1].get("entries"), list):
-            arguments = with_content(arguments, said(state), entries)
+            arguments = with_content(arguments, state.request, entries)
         called = next(tool for tool in offer.callable if tool.name == call["name"])
         if offer.evidence is not None:
             arguments = with_stated_choices(arguments, called, offer.evidence)
         if called.run.effect == "read":
-            arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
+            arguments = with_known_paths(arguments, called, f"{state.request} {known}")
         elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
             arguments = with_folders(arguments)  # the file is still to be written
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
-    return check_call(call, offer, state, options, repairs=repairs, reasoning=reasoning)
+    return check_call(call, offer, state, repairs=repairs, reasoning=reasoning)
 
 
 def check_call(
     call: Any,
     offer: OfferedTools,
     state: RunState,
-    options: ResolvedOptions,
     *,
     repairs: tuple[str, ...] = (),
     reasoning: str = "",
@@ -219,15 +214,15 @@ def check_call(
     """Return a call that may be executed, whoever wrote it. Raises `CallRefusedError`."""
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefusedError("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
+        raise CallRefusedError("invalid", _too_early(call, offer, state.options) or "; ".join(verdict.errors))
     if copied := copied_placeholder(call["arguments"]):
         raise CallRefusedError("invalid", f"{copied!r} is a placeholder; write the value itself")
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
-    if options.is_small and tool.run.effect == "write":
+    if state.options.is_small and tool.run.effect == "write":
         limited = _only_named(call, tool, offer, state)
         if limited is not call:
             call, repairs = limited, (*repairs, "files: only those that the request names")
-    changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
+    changes = state.options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
     if changes and _adds_nothing(call["arguments"], state):
@@ -235,10 +230,10 @@ def check_call(
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
-    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
+    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        for refusal, problem in _message_faults(call["arguments"]["message"], state, options):
+        for refusal, problem in _message_faults(call["arguments"]["message"], state):
             raise CallRefusedError(refusal, problem)
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
@@ -255,7 +250,7 @@ def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: Ru
     entries = {each for several in state.entries.values() for each in several if isinstance(each, str)}
     with suppress(ValueError):  # references that do not fit are refused later
         arguments = fill_references(tool, call["arguments"], state.entries)
-        if unnamed := unnamed_files(arguments, said(state), entries):
+        if unnamed := unnamed_files(arguments, state.request, entries):
             kept = {
                 name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
                 for name, value in arguments.items()
@@ -268,7 +263,7 @@ def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: Ru
     return call
 
 
-def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> Iterator[tuple[Refusal, str]]:
+def _message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str]]:
     """Yield why a message is no answer."""
     if is_blank(message):
         yield "invalid", "the message of final_answer is blank; write the answer"
@@ -276,17 +271,17 @@ def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> 
         yield "invalid", "the message is no answer; write a sentence"
     if _is_data(message, state):
         yield "invalid", "the message is raw data of a result; write what it says in a sentence"
-    answers_next = options.is_small_native and succeeded(state.steps)
+    answers_next = state.options.is_small_native and state.succeeded
     if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
         yield "unparsed", "the text is a call that is not possible now; make another call, or answer"
-    wants_data = _ASKS_FOR_DATA.search(said(state)) is not None
-    if options.is_small_native and not wants_data and _CALL_INSIDE.search(message):
+    wants_data = _ASKS_FOR_DATA.search(state.request) is not None
+    if state.options.is_small_native and not wants_data and _CALL_INSIDE.search(message):
         yield "invalid", "the message has a call in it; write the answer in words"
     if not wants_data and begins_call(message):
         yield "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
-    if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
+    if state.options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
         yield "invalid", "the message repeats the request; write an answer to it"
-    if _repeats_refusal(message, state) or _is_read(message, state, options):
+    if _repeats_refusal(message, state) or _is_read(message, state):
         yield "invalid", "the message repeats an error or an instruction; write an answer to the request"
 
 
@@ -360,7 +355,7 @@ def _without_label(text: str) -> str:
     return rest if rest and len(words(label)) <= _LONGEST_LABEL else text
 
 
-def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
+def _is_read(message: str, state: RunState) -> bool:
     """Return whether an answer is a text that the model has read, or nearly, perhaps after a label.
 
     What a tool returned may be the answer, but not as the message with the step's number.
@@ -371,7 +366,7 @@ def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
         return True
     added = request["content"].removeprefix(state.query)
     texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
-    texts |= {tool.description(options.language) for tool in state.described}
+    texts |= {tool.description(state.options.language) for tool in state.described}
     texts |= {step.error for step in state.steps if step.error}
     for each in outcomes:
         outcome, *more = each["content"].split("\n\n")
@@ -391,7 +386,7 @@ def _is_data(message: str, state: RunState) -> bool:
     It is a part of a result, has a whole one in it, or has no values but those of results. A label before it
     and a word or two behind it say nothing.
     """
-    label, data = ("", []) if _ASKS_FOR_DATA.search(said(state)) else _json_values(message)
+    label, data = ("", []) if _ASKS_FOR_DATA.search(state.request) else _json_values(message)
     results = [step.result for step in state.steps if step.result is not None]
     (own, values), (containers, known) = _parts(data), _parts(results)
     has_result = any(each in containers for each in data) or any(each and each in results for each in own)

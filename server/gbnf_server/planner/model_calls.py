@@ -48,7 +48,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, preference, read_choice
-from gbnf_server.planner.progress import choice_scores, said, said_choice
+from gbnf_server.planner.progress import choice_scores, said_choice
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, select, system_message
 from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError, MalformedTextError
@@ -79,9 +79,13 @@ _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chi
 class ModelCalls:
     """The model calls of one run."""
 
-    options: ResolvedOptions
     clock: Clock
     state: RunState
+
+    @property
+    def options(self) -> ResolvedOptions:
+        """The options of the run, of which the call format may change."""
+        return self.state.options
 
     def seconds_left(self) -> float:
         """Return the seconds that are left for the run; infinity without a limit."""
@@ -105,26 +109,24 @@ class ModelCalls:
                 if not (yield from self._compact(system, overflowed=True)):
                     raise
 
-    def choose_tool(self, pool: tuple[Tool, ...]) -> Part[None]:
+    def choose_tool(self) -> Part[None]:
         """Ask a small model which of many tools a request needs first, unless its words say so."""
         state, options = self.state, self.options
         if state.number > 1 or not (options.asks_first and options.filter and options.dialect == "gbnf"):
             return
-        kept = select(pool, state, options).kept
+        kept = select(state).kept
         if len(kept) > FEW:
-            state.choice = said_choice(kept, state, options)
-            state.choice = state.choice or (yield from self._choice(pool, kept, tuple(state.history)))
-            state.preference = preference(choice_scores(kept, state, options), state.choice, options.ranker)
+            state.choice = said_choice(kept, state)
+            state.choice = state.choice or (yield from self._choice(kept, tuple(state.history)))
+            state.preference = preference(choice_scores(kept, state), state.choice, options.ranker)
 
-    def _choice(
-        self, pool: tuple[Tool, ...], kept: tuple[Tool, ...], asked: tuple[Message, ...]
-    ) -> Part[Mapping[str, float]]:
+    def _choice(self, kept: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which of the tools `kept` is needed first; return the log-probability of each, by name.
 
         At most those that fit best, if no more can be scored. {} if it is unknown.
         """
-        state, options = self.state, self.options
-        scores = choice_scores(kept, state, options)
+        state, options, pool = self.state, self.options, self.state.order.tools
+        scores = choice_scores(kept, state)
         best = sorted(kept, key=lambda tool: -scores.get(tool, 0.0))[:MAX_ALTERNATIVES]
         names = tuple(tool.name for tool in kept if tool in best)
         # the same for all requests, so that they share the prefix
@@ -140,7 +142,7 @@ class ModelCalls:
             return {}  # by a template that needs arguments, for one
         return read_choice(completion, names)
 
-    def only_prose(self, offer: OfferedTools, pool: tuple[Tool, ...]) -> Part[bool]:
+    def only_prose(self, offer: OfferedTools) -> Part[bool]:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
         names = {tool.name for tool in offer.callable}
@@ -151,14 +153,14 @@ class ModelCalls:
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        kept = select(pool, state, options).kept
-        about = is_about(said(state), kept if state.choice else offer.own)
+        kept = select(state).kept
+        about = is_about(state.request, kept if state.choice else offer.own)
         if odds is None or not state.choice or about is not False:
             return odds is not None and odds < LEAST_CALL_ODDS[about]
         if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
             return odds < LEAST_CALL_ODDS[False]
         greeting: Message = {"role": "user", "content": GREETING}
-        return not is_clear(state.choice, (yield from self._choice(pool, kept, (greeting,))))
+        return not is_clear(state.choice, (yield from self._choice(kept, (greeting,))))
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gbnf.errors import PoolError, suggestion
-from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, OfferPolicy, Tool
+from gbnf.tools import ASK_USER, FINAL_ANSWER, OfferPolicy, Tool
 from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
-from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import PlannerOptions
 
 
@@ -27,9 +26,9 @@ class OrderedTools:
     `unreachable`: the other tools of the pool, each with the reason why no step can offer it.
     """
 
-    tools: tuple[Tool, ...]
-    final_answer: Tool | None
-    unreachable: Mapping[Tool, str]
+    tools: tuple[Tool, ...] = ()
+    final_answer: Tool | None = None
+    unreachable: Mapping[Tool, str] = field(default_factory=dict)
 
 
 def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
@@ -63,12 +62,6 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
         )
     described = replace(FINAL_ANSWER, offer=OfferPolicy(after=options.required))
     return OrderedTools(tools, None if unreachable.pop(final_answer, None) else described, unreachable)
-
-
-def succeeded(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
-    names = frozenset(step.name for step in steps if step.name is not None and step.result is not None)
-    return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
 
 
 def named(names: Iterable[str], any_tool: str = "another tool") -> list[str]:
