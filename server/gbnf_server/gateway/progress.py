@@ -53,16 +53,11 @@ class Turn:
         # a client does not say which of its tools change something
         tools = tuple(replace(tool, run=replace(tool.run, effect="read")) for tool in tools)
         state = _state(request.messages, tools)
-        return cls(state) if salvage.found(state.steps) else None
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """Those that may be called."""
-        return self.state.order.tools
+        return cls(state) if salvage.with_results(state.steps) else None
 
     def is_done(self) -> bool:
         """Whether nothing of the request is left."""
-        ready, _ = next_tools(self.tools, self.state, is_done=seems_done(self.state))
+        ready, _ = next_tools(self.state.order.tools, self.state, is_done=seems_done(self.state))
         return not ready
 
     def tools_left(self) -> tuple[Tool, ...]:
@@ -76,7 +71,7 @@ class Turn:
             return ()
         return tuple(
             tool
-            for tool in file_tools(self.tools)
+            for tool in file_tools(self.state.order.tools)
             if tool.name not in called and 0 < len(tool.model_args().get("required", ())) <= len(values)
         )
 
@@ -84,14 +79,16 @@ class Turn:
         """Return whether an answer shows that the model has nothing else to do, or no answer of its own."""
         if not answered.calls:
             text = answered.completion.text
-            return looks_like_call(text) or isinstance(parse_tool_calls(text, self.tools), ToolCalls)
+            return looks_like_call(text) or isinstance(
+                parse_tool_calls(text, self.state.order.tools), ToolCalls
+            )
         return all(map(self._is_useless, answered.calls))
 
     def _is_useless(self, read: ReadCall) -> bool:
         call = {"name": read.name, "arguments": read.parsed()}
         if call["arguments"] is None:
             return False
-        tool = next((tool for tool in self.tools if tool.name == read.name), None)
+        tool = next((tool for tool in self.state.order.tools if tool.name == read.name), None)
         is_repeated = tool is not None and bool(self.state.calls.refusal(tool, call))
         return is_repeated or has_nothing_new(call, self.state)
 
@@ -102,14 +99,14 @@ class Turn:
         learned the conversation with its results.
         """
         if like.tools:
-            messages = salvage.answer_messages(self.state.query, salvage.found(self.state.steps))
+            messages = salvage.answer_messages(self.state.query, salvage.with_results(self.state.steps))
             like = replace(like, messages=messages, tools=())
         tokens = min(like.max_tokens, _MAX_TOKENS)
         return replace(like, grammar=salvage.text_grammar(), evidence=None, max_tokens=tokens)
 
     def text(self, completion: Completion) -> str:
         """Return the model's answer, with what it does not say of the last result, or the results."""
-        done = salvage.found(self.state.steps)
+        done = salvage.with_results(self.state.steps)
         answer = salvage.read(completion, self.state.query, done, may_restate=True)
         return (
             salvage.with_unread(answer.text, self.state.query, done) if answer.by == "model" else answer.text

@@ -222,16 +222,16 @@ class _Loop(ModelCalls):
             offer = replace(offer, callable=ending, grammar=options.protocol.prose(), described=described)
         for reason in sorted(state.left_out):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
-        at = self.clock()
+        started_at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         evidence = None if offer.evidence is None else offer.evidence.summary()
         facts = names, offer.refers_to, seconds, offer.excluded, evidence
-        yield from self.emit(StepStarted(at, state.number, *facts))
+        yield from self.emit(StepStarted(started_at, state.number, *facts))
         if not names:
             error = "every call that is left would repeat an earlier one"
             if not offer.left_out:
                 error = "no tool can be called before an earlier step has entries"
-            return state.finish("blocked", at, error=f"{error}{self._still_required()}")
+            return state.finish("blocked", started_at, error=f"{error}{self._still_required()}")
         if offer.only_answers:
             return (yield from self._answer_done())
         try:
@@ -241,7 +241,7 @@ class _Loop(ModelCalls):
                 if state.speaks or offer is whole:
                     completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
-            step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())
+            step = Step(state.number, "", model_s=(self.clock() - started_at).total_seconds())
             return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))
         try:
             accepted = check_completion(completion, offer, state)
@@ -251,7 +251,7 @@ class _Loop(ModelCalls):
             if may_be_done and (state.blocked_in_a_row or not unused(state)):
                 return (yield from self._answer_done())
             return (yield from self._block(step, refused, offer))
-        unsure = [each for each in step.probabilities if each.probability < options.confirm_below]
+        unsure = [value for value in step.probabilities if value.probability < options.confirm_below]
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
             unsure = []
         if unsure and options.ask_user:
@@ -259,15 +259,14 @@ class _Loop(ModelCalls):
                 accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
             except CallRefusedError as refused:
                 return (yield from self._block(step, refused, offer))
-        call = accepted.call
-        reasoning = accepted.reasoning or step.reasoning
+        parsed, call = accepted.parsed, accepted.parsed.call
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
             if options.is_small_native and state.succeeded and proposes_call(answer, state.order.tools):
-                left = unused(state)
-                if not left or state.blocked_in_a_row:
+                tools_left = unused(state)
+                if not tools_left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
-                return (yield from self._call_instead(step, left, offer))
+                return (yield from self._call_instead(step, tools_left, offer))
             may_call = state.choice and not state.succeeded and not state.blocked_in_a_row
             sure = tuple(tool for tool in whole.own if state.choice.get(tool.name, -inf) > SURE)
             tool = proposed_tool(answer, sure, state.order.tools) if may_call else None
@@ -275,17 +274,18 @@ class _Loop(ModelCalls):
                 return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
         message = options.protocol.call_message(call, state.number)
-        if accepted.preface and call["name"] != FINAL_ANSWER.name:
-            preface = clip(accepted.preface, SHOWN_CHARACTERS)
+        if parsed.preface and call["name"] != FINAL_ANSWER.name:
+            preface = clip(parsed.preface, SHOWN_CHARACTERS)
             message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
         state.history.append(message)
-        step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
+        reasoning = parsed.reasoning or step.reasoning
+        step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
             if options.is_small:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
-        yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
+        yield from self._execute(accepted, step, offer, unsure)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
@@ -347,8 +347,7 @@ class _Loop(ModelCalls):
     def _may_answer(self) -> bool:
         """Return whether a text may end the run: no required tool is missing, and no tool ends it instead."""
         answer = self.state.order.final_answer
-        done = self.state.succeeded
-        return answer is not None and answer.name not in missing_prerequisites((answer,), done)
+        return answer is not None and not missing_prerequisites((answer,), self.state.succeeded)
 
     def _exhausted(self, limit: str) -> Run:
         error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
@@ -369,7 +368,7 @@ class _Loop(ModelCalls):
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
-            repetitions = [each.text for each in state.steps if each.refusal == "repeated"]
+            repetitions = [earlier.text for earlier in state.steps if earlier.refusal == "repeated"]
             state.only_repeats = is_done and step.text in repetitions and self._may_answer()
             state.answers_next = is_done or has_nothing_new(refused.call, state)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
@@ -387,7 +386,7 @@ class _Loop(ModelCalls):
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
         )
         told, tool = refused.error, refused.tool
-        is_again = refused.refusal == "repeated" or any(step.text == each.text for each in state.steps)
+        is_again = refused.refusal == "repeated" or any(step.text == earlier.text for earlier in state.steps)
         may_stay = refused.refusal == "invalid" and not is_again
         # the tool that the request needs stays, since its call can be corrected
         if not (may_stay and tool and fits_alone(tool, offer.own, state)):
@@ -414,42 +413,36 @@ class _Loop(ModelCalls):
 
         Raises `CallRefusedError` if the call would be a repetition with these values.
         """
-        left = []
+        uncertain = []
         for value in unsure:
             _, field, *path = value.pointer.split("/")
             if field != "arguments" or not path or not value.alternatives:
-                left.append(value)
+                uncertain.append(value)
                 continue
-            given = {text: json.loads(text) for text, _ in value.alternatives}
-            known = {each if isinstance(each, str) else text: each for text, each in given.items()}
+            parsed = {text: json.loads(text) for text, _ in value.alternatives}
+            choices = {choice if isinstance(choice, str) else text: choice for text, choice in parsed.items()}
             question = f"{accepted.tool.name}: which {'/'.join(path)}?"
             try:
-                answer = yield from self._waiting(AskPerson(question, tuple(known)))
+                answer = yield from self._waiting(AskPerson(question, tuple(choices)))
             except ExecutorError:  # there is nobody to ask
-                left.append(value)
+                uncertain.append(value)
                 continue
-            call = deepcopy(accepted.call)
-            set_value(call["arguments"], path, known.get(answer, answer))
-            repairs, reasoning = accepted.repairs, accepted.reasoning
+            call = deepcopy(accepted.parsed.call)
+            set_value(call["arguments"], path, choices.get(answer, answer))
             try:
-                accepted = check_call(call, offer, self.state, repairs=repairs, reasoning=reasoning)
+                accepted = check_call(replace(accepted.parsed, call=call), offer, self.state)
             except CallRefusedError as refused:
                 if refused.refusal == "repeated":
                     refused.call, refused.tool = call, accepted.tool
                     raise
-                left.append(value)
-        return accepted, left
+                uncertain.append(value)
+        return accepted, uncertain
 
     def _execute(
-        self,
-        tool: Tool,
-        done: Step,
-        arguments: dict[str, Any],
-        offer: OfferedTools,
-        unsure: Sequence[ValueProbability],
+        self, accepted: AcceptedCall, step: Step, offer: OfferedTools, unsure: Sequence[ValueProbability]
     ) -> Part[None]:
         """Execute a valid call, with approval if required, and add its result to the history."""
-        assert done.call is not None
+        call, tool, arguments = accepted.parsed.call, accepted.tool, accepted.arguments
         state, number = self.state, self.state.number
         today = state.started_at.date()
         changes = tool.run.effect == "write" and tool.affinity  # others may not say that they only read
@@ -467,29 +460,29 @@ class _Loop(ModelCalls):
         try:
             result = yield from self._perform(tool, arguments, printed.append, asks=asks)
         except GbnfError as error:
-            at = self.clock()
-            seconds = (at - begun).total_seconds()
+            ended_at = self.clock()
+            seconds = (ended_at - begun).total_seconds()
             fault: ToolFault = "timeout" if isinstance(error, ExecutorTimeoutError) else "error"
             fault = "denied" if isinstance(error, _DeniedError) else fault
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
-            state.calls.add_failure(done.call, str(error))
+            state.calls.add_failure(call, str(error))
             if str(error).startswith(NOBODY_ANSWERS):
                 state.calls.add_unapproved(tool, str(error))
             self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
-            yield from self.emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
-            state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))
+            yield from self.emit(ToolFailed(ended_at, number, tool.name, fault, str(error), seconds, output))
+            state.steps.append(replace(step, error=str(error), fault=fault, tool_s=seconds, output=output))
             if not isinstance(error, ExecutorError):
                 raise  # not the tool's error but the machine's: the model can't handle it
             return
-        at = self.clock()
-        seconds = (at - begun).total_seconds()
-        state.calls.add_result(tool, done.call, result)
+        ended_at = self.clock()
+        seconds = (ended_at - begun).total_seconds()
+        state.calls.add_result(tool, call, result)
         if entries := result_entries(result):
             state.entries[number] = entries
         self._tell(result_text(number, result), tool)
         output = "\n".join(printed)
-        yield from self.emit(ToolDone(at, number, tool.name, result, seconds, output))
-        state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
+        yield from self.emit(ToolDone(ended_at, number, tool.name, result, seconds, output))
+        state.steps.append(replace(step, result=result, tool_s=seconds, output=output))
 
     def _counted(
         self, error: str, tool: Tool | None, offer: OfferedTools, is_repetition: bool = False

@@ -93,8 +93,8 @@ def _with_options(tool: Tool, options: PlannerOptions) -> Tool:
     return tool if offer == tool.offer else replace(tool, offer=offer)
 
 
-def _check_names(option: str, names: Collection[str], known: Sequence[str]) -> None:
+def _check_names(option: str, names: Collection[str], possible: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            hint = suggestion(name, known)
+        if name not in possible:
+            hint = suggestion(name, possible)
             raise PoolError(f"{option} names {name!r}, which the pool does not have.{hint}")

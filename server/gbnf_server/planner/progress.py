@@ -65,30 +65,30 @@ def narrowed(tool: Tool, request: str) -> Tool:
     alone = replace(tool, args={key: value for key, value in args.items() if key != "requires_one_of"})
     evidence = gather_evidence(request, [alone], "arguments")
     assert evidence is not None
-    known = evidence.arguments[tool.name]
-    names = {name for name, said_of_it in known.items() if said_of_it.is_supported}
+    arguments = evidence.arguments[tool.name]
+    names = {name for name, said_of_it in arguments.items() if said_of_it.is_supported}
     choices = json.dumps(args["properties"]).casefold()
     is_dated = any(word.casefold() not in choices for word in named_dates(request, _ANY_DAY))
     for group in args.get("requires_one_of", ()):
         if names.isdisjoint(group):
             dated = [name for name in group if is_dated and _takes_times(args["properties"].get(name))]
-            names.update([name for name in (*dated, *group) if name in known][:1])
-    texts = [name for name in known if _takes_any_text(args["properties"][name])]
+            names.update([name for name in (*dated, *group) if name in arguments][:1])
+    texts = [name for name in arguments if _takes_any_text(args["properties"][name])]
     if names.isdisjoint(texts) and any(map(_PROPER_NAME.fullmatch, names_in(request))):
         names.update(texts)  # for what the request names: the time in Tokyo
-    kept = [name for name in known if name in names and name not in tool.step_references]
-    if not set(args.get("required", ())) <= set(kept):
+    chosen = [name for name in arguments if name in names and name not in tool.step_references]
+    if not set(args.get("required", ())) <= set(chosen):
         return tool
     most = times_in(request)
     if not most or _RECURRING.search(request):
-        return with_arguments(tool, kept)
+        return with_arguments(tool, chosen)
     properties = {
         name: {**schema, "maxItems": max(most, schema.get("minItems", 0))}
         if "maxItems" not in schema and schema.get("type") == "array" and _takes_times(schema.get("items"))
         else schema
         for name, schema in args["properties"].items()
     }
-    return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
+    return with_arguments(replace(tool, args={**args, "properties": properties}), chosen)
 
 
 Effect: TypeAlias = Literal["read", "write"]
@@ -142,7 +142,7 @@ def dates_to_tell(
         dates |= {request[span.start : span.end]: span.value for span in spans}
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
-        items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
+        items = [schema.get("items", schema) for schema in schemas if isinstance(schema, Mapping)]
         if any(map(_takes_times, items)) and (tool in preferred or common_words(request, tool)):
             return dates
     return {}
@@ -179,8 +179,8 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState) -> bool:
         return is_all and state.calls.is_done(call)
     if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
-    known = "\n".join([state.request, *(repr(step.result) for step in state.steps if step.result)])
-    if not takes_more(known, call, done, by_argument=bool(_ANOTHER.search(state.query))):
+    texts = "\n".join([state.request, *(repr(step.result) for step in state.steps if step.result)])
+    if not takes_more(texts, call, done, by_argument=bool(_ANOTHER.search(state.query))):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
 
@@ -242,8 +242,8 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
         return True
     if not done or state.steps[-1].result is None or not asks_for_several(state.query):
         return False
-    known = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
-    return has_values_for_another(state.query, done, known)
+    declaration = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
+    return has_values_for_another(state.query, done, declaration)
 
 
 def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -349,7 +349,7 @@ def _needs_time(tool: Tool) -> bool:
     """Return whether each call of a tool has a point in time."""
     names = {*tool.args.get("required", ()), *chain.from_iterable(tool.args.get("requires_one_of", ()))}
     schemas = (tool.args.get("properties", {}).get(name) for name in names)
-    return any(_takes_times(each.get("items", each)) for each in schemas if isinstance(each, Mapping))
+    return any(_takes_times(schema.get("items", schema)) for schema in schemas if isinstance(schema, Mapping))
 
 
 def next_tools(
@@ -377,8 +377,8 @@ def next_tools(
             return reads, False
     if due := tuple(tool for tool in ready if tool.name in state.calls_next):
         return due, False
-    left = unused(state)
-    others = tuple(tool for tool in ready if tool in left)
+    unused_tools = unused(state)
+    others = tuple(tool for tool in ready if tool in unused_tools)
     due = _due(others, state)
     if ready and needs_another_call(ready, state):
         changes = any(tool.run.effect == "write" for tool in others)
@@ -404,7 +404,7 @@ def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """
     called = state.succeeded
     if called:
-        left = uncovered(state) or ()
+        needed = uncovered(state) or ()
         values = uncovered_values(state.request, state.done_calls)
         is_named = any(not value[:1].isdigit() for value in values)
         goes_on = may_go_on(tools, state)
@@ -414,15 +414,15 @@ def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
             if tool.name in called
             and (goes_on or (values and (is_named or not tool.run.confirm)))  # "3 slots": no mail
         }
-        tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool in again)
+        tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in needed or tool in again)
     if not state.steps or state.steps[-1].result is not None:
         return tools
-    known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
+    concerned = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
     uncalled = tuple(tool for tool in state.order.tools if tool.name not in called)
     fitting = _fitting(uncalled, state)
     if state.preference:
         fitting += nearest(uncalled, state, LIKELY)
-    return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
+    return tuple(tool for tool in tools if tool.name in concerned or tool in fitting) if fitting else tools
 
 
 def seems_done(state: RunState) -> bool:
@@ -479,12 +479,12 @@ def uncovered(state: RunState) -> tuple[Tool, ...] | None:
     fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state)
     if not covered:
         return asked_for(pool, state) or None
-    left = [
+    reading = [
         tool
         for tool in fitting
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
-    return (*left, *asked_for(pool, state))
+    return (*reading, *asked_for(pool, state))
 
 
 def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
@@ -515,14 +515,14 @@ def asked_for(
     request, called = state.request, state.succeeded
     words = _asking_words(pool, request, tuple(state.options.providers.items()))
     covered = frozenset[str]().union(*(words[tool] for tool in words if tool.name in called))
-    left = " ".join(uncovered_values(request, state.done_calls))
+    rest = " ".join(uncovered_values(request, state.done_calls))
     return tuple(
         tool
         for tool in words
         if tool.run.effect == effect
         and tool.name not in called
         and _may_be_meant(tool, state)
-        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in tool.offer.markers)))
+        and (words[tool] - covered or (_is_marked(tool, rest) and (marked or "@" in tool.offer.markers)))
     )
 
 
@@ -573,7 +573,7 @@ def fits_alone(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits the request better than each of `tools` that has not succeeded."""
     scores = fit_scores(tools, state)
     called = state.succeeded
-    others = (score for each, score in scores.items() if each.name not in {tool.name, *called})
+    others = (score for other, score in scores.items() if other.name not in {tool.name, *called})
     return scores.get(tool, 0.0) > max(others, default=0.0)
 
 

@@ -31,7 +31,7 @@ class RunState:
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
     left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
-    found: tuple[Tool, ...] = ()  # by find_tools
+    found_tools: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
@@ -54,7 +54,7 @@ class RunState:
     steps: list[Step] = field(default_factory=list)
     unfinished: ModelCalled | None = None  # the last call of the model, if an error has ended it
     warnings: list[str] = field(default_factory=list)
-    tokens: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)  # by the names of `Usage`
 
     @property
     def request(self) -> str:
@@ -75,7 +75,7 @@ class RunState:
     def finish(
         self,
         outcome: Outcome,
-        at: datetime,
+        ended_at: datetime,
         *,
         answer: str | None = None,
         error: str | None = None,
@@ -91,9 +91,9 @@ class RunState:
             steps=tuple(self.steps),
             warnings=tuple(self.warnings),
             started_at=self.started_at,
-            duration_s=(at - self.started_at).total_seconds(),
-            prompt_tokens=self.tokens["prompt"],
-            completion_tokens=self.tokens["completion"],
-            cached_tokens=self.tokens["cached"],
+            duration_s=(ended_at - self.started_at).total_seconds(),
+            prompt_tokens=self.tokens["prompt_tokens"],
+            completion_tokens=self.tokens["completion_tokens"],
+            cached_tokens=self.tokens["cached_tokens"],
             salvage=salvage,
         )

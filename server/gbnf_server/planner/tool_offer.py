@@ -86,7 +86,7 @@ def select(state: RunState, *, is_done: bool = False) -> Selection:
         notice = f"the tools are ranked by their words, since the ranker failed: {error}"
         selection = replace(filter_pool(pool, request, **limits), notice=notice)
     added = tuple(
-        tool for tool in dict.fromkeys((*state.described, *state.found)) if tool in selection.outranked
+        tool for tool in dict.fromkeys((*state.described, *state.found_tools)) if tool in selection.outranked
     )
     if not added:
         return selection
@@ -105,9 +105,9 @@ def find_tools(query: str, state: RunState) -> dict[str, Any]:
     """
     hidden = select(state, is_done=seems_done(state)).outranked
     ranked = _best_first(hidden, query, state.options)
-    found = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
-    state.found += found
-    return {"tools": [tool.name for tool in found]}
+    added = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
+    state.found_tools += added
+    return {"tools": [tool.name for tool in added]}
 
 
 def offer_tools(state: RunState) -> OfferedTools:
@@ -121,23 +121,23 @@ def offer_tools(state: RunState) -> OfferedTools:
     is_small_native = options.is_small_native
     is_searched = bool(selection.outranked) and not is_small_native
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
-    kept = selection.kept
+    pool = selection.kept
     if is_small_native and options.filter:
         # of many, a small model calls the first
-        kept = nearest(kept, state, inf) if state.preference else _best_first(kept, state.request, options)
+        pool = nearest(pool, state, inf) if state.preference else _best_first(pool, state.request, options)
         # what will not be offered is not declared either
-        offerable = {*state.described, *meant(kept, state)}
-        kept = tuple(tool for tool in kept if tool in offerable) or kept
+        offerable = {*state.described, *meant(pool, state)}
+        pool = tuple(tool for tool in pool if tool in offerable) or pool
         if state.preference:
-            likely = {*nearest(kept, state, LIKELY), *state.described}
-            likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
-            likely |= {tool for tool in kept if tool.offer.always or tool.offer.terminal}
+            likely = {*nearest(pool, state, LIKELY), *state.described}
+            likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
+            likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
             # it is read, or found, before it is changed
-            if names_file(state.query) or has_content_of(state.query) or takes_found(kept, state):
-                likely |= {*file_readers(kept)}
-            needed = with_prerequisites(likely, kept)
-            kept = tuple(tool for tool in kept if tool in needed)
-    tools = (*_compilable(kept, state), *searching)
+            if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
+                likely |= {*file_readers(pool)}
+            needed = with_prerequisites(likely, pool)
+            pool = tuple(tool for tool in pool if tool in needed)
+    tools = (*_compilable(pool, state), *searching)
     _describe_tools(tools, state)
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
@@ -147,9 +147,9 @@ def offer_tools(state: RunState) -> OfferedTools:
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = answers = bool(ending) and FINAL_ANSWER.name not in waiting
     unwanted = {state.calls.left_out, *state.calls.unapproved}
-    left = tuple(tool for tool in ready if tool.name not in unwanted)
-    if left or asking or answers:
-        ready = left
+    wanted = tuple(tool for tool in ready if tool.name not in unwanted)
+    if wanted or asking or answers:
+        ready = wanted
     state.calls.left_out = ""
     if options.is_small and options.filter:
         ready = meant(ready, state)
@@ -207,7 +207,7 @@ def offer_tools(state: RunState) -> OfferedTools:
         read_as = state.request, state.started_at.date(), options.date_order
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)
         # some type may need what its text does not have, such as two dates
-        limited = tuple(tool if uncompilable((each,)) else each for tool, each in spans)
+        limited = tuple(tool if uncompilable((restricted,)) else restricted for tool, restricted in spans)
     has_fewer = bool(excluded) or limited != unaddressed
     repetitions = {finding.tool for finding in uncompilable(limited)} if has_fewer else set()
     repetitions |= {
@@ -281,10 +281,10 @@ def _evidence(tools: tuple[Tool, ...], state: RunState, *, ends: bool) -> Eviden
 def _latest_entries(state: RunState) -> tuple[str, ...]:
     """Return the texts among the entries of results, the latest result first."""
     entries = (
-        each
+        entry
         for several in reversed(state.entries.values())
-        for each in several
-        if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
+        for entry in several
+        if isinstance(entry, str) and 0 < len(entry) <= _LONGEST_ENTRY
     )
     return tuple(islice(entries, _MOST_ENTRIES))
 
@@ -357,16 +357,16 @@ def grammar_of_step(
     Return None for a step without a grammar, or if the pool has not all of its tools. Raises PoolError.
     """
     built_in = {FINAL_ANSWER.name, ASK_USER.name}
-    known = {FIND_TOOLS.name: FIND_TOOLS, **pool}
+    by_name = {FIND_TOOLS.name: FIND_TOOLS, **pool}
     names = [name for name in started.tools if name not in built_in]
-    if not started.tools or not options.protocol.is_constrained or not all(name in known for name in names):
+    if not started.tools or not options.protocol.is_constrained or not all(name in by_name for name in names):
         return None
     if options.is_small_native and started.tools == (FINAL_ANSWER.name,):
         return options.protocol.prose()
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
-    tools = tuple(excluding(known[name], excluded.get(name, ())) for name in names)
+    tools = tuple(excluding(by_name[name], excluded.get(name, ())) for name in names)
     answers, asks = FINAL_ANSWER.name in started.tools, ASK_USER.name in started.tools
     return _constraint(tools, options, started.refers_to, answers=answers, asks=asks)
 
@@ -399,13 +399,13 @@ def _compilable(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 
 @lru_cache(maxsize=64)
 def _not_in_joint_schema(tools: tuple[Tool, ...]) -> tuple[Finding, ...]:
-    found = []
+    findings = []
     for tool in tools:
         try:
             call_schema((tool,), steps=(1,))
         except SchemaError as error:
-            found.append(left_out_finding(tool, error))
-    return tuple(found)
+            findings.append(left_out_finding(tool, error))
+    return tuple(findings)
 
 
 def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
