@@ -24,9 +24,8 @@ from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import OrderedTools
 from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import OrderedTools, RunState
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""

@@ -9,26 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from gbnf.errors import PoolError, suggestion
 from gbnf.tools import ASK_USER, FINAL_ANSWER, OfferPolicy, Tool
 from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
 from gbnf_server.planner.options import PlannerOptions
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedTools:
-    """The tools of a run, with the order that its options add.
-
-    `tools`: those that a step may offer. `final_answer`: None if only a terminal tool can end the run.
-    `unreachable`: the other tools of the pool, each with the reason why no step can offer it.
-    """
-
-    tools: tuple[Tool, ...] = ()
-    final_answer: Tool | None = None
-    unreachable: Mapping[Tool, str] = field(default_factory=dict)
+from gbnf_server.planner.run_state import OrderedTools
 
 
 def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:

@@ -14,8 +14,20 @@ from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import OrderedTools
 from gbnf_server.planner.repeats import CallLog
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTools:
+    """The tools of a run, with the order that its options add.
+
+    `tools`: those that a step may offer. `final_answer`: None if only a terminal tool can end the run.
+    `unreachable`: the other tools of the pool, each with the reason why no step can offer it.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    final_answer: Tool | None = None
+    unreachable: Mapping[Tool, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
