@@ -81,7 +81,7 @@ def counts_of(
     words = {tool.name: score for tool, score in scores.items()}
     by = {"words": words, "model": choice or words, "both": words}
     if choice:
-        marked = choice_scores(tuple(tools), RunState(case.query, "turn", NOW), options)
+        marked = choice_scores(tuple(tools), RunState(case.query, "turn", NOW, options))
         by["both"] = preference(marked, choice)
     best = {column: max(of_tools, key=of_tools.__getitem__) for column, of_tools in by.items()}
     needed = {expected.name for expected_calls in case.plans for expected in expected_calls}

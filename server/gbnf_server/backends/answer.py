@@ -143,8 +143,8 @@ async def answer(backend: Backend, asked: Asked) -> AsyncGenerator[AnswerEvent, 
         if not is_last and reading.violation is not None:
             continue
         if request.probabilities and end.completion.logprobs:  # of a server
-            found = await asyncio.to_thread(_reported_probabilities, request.grammar, end.completion)
-            end = replace(end, completion=replace(end.completion, probabilities=found))
+            probabilities = await asyncio.to_thread(_reported_probabilities, request.grammar, end.completion)
+            end = replace(end, completion=replace(end.completion, probabilities=probabilities))
         if reading.violation is None and asked.check is not None:
             end = replace(end, invalid=await asyncio.to_thread(asked.check, end))
         if not is_last and end.invalid:
@@ -209,10 +209,10 @@ class _Reading:
                 return AnswerPiece("", (event,))
             case TextDelta(text):
                 self._texts.append(text)
-                given = self._held + text
-                kept = given.rstrip(_REPLACEMENT) if self._grammar is not None else given
-                self._held = given[len(kept) :]
-                return AnswerPiece(text, tuple(self._read(kept)))
+                unread = self._held + text
+                whole = unread.rstrip(_REPLACEMENT) if self._grammar is not None else unread
+                self._held = unread[len(whole) :]
+                return AnswerPiece(text, tuple(self._read(whole)))
             case Completion():
                 return self._end(event)
 
@@ -246,11 +246,11 @@ class _Reading:
         """Read the rest: the completion may have more than the pieces."""
         completion = self._reclaimed(completion)
         deltas: list[Delta] = []
-        said = self.text
-        is_continued = completion.text.startswith(said)  # otherwise the reasoning has left as text
+        sent = self.text
+        is_continued = completion.text.startswith(sent)  # otherwise the reasoning has left as text
         if is_continued and completion.reasoning and not self.reasoning_pieces:
             deltas.append(ReasoningDelta(completion.reasoning))
-        rest = completion.text[len(said) :] if is_continued else ""
+        rest = completion.text[len(sent) :] if is_continued else ""
         if rest:
             deltas += self.feed(TextDelta(rest)).deltas
         truncated = completion.finish_reason == "length" or completion.stop_string is not None
@@ -260,11 +260,11 @@ class _Reading:
         self._judge(completion, truncated=truncated)
         if self.violation is None:
             try:
-                left = self._reader.close(truncated=truncated)
+                last = self._reader.close(truncated=truncated)
             except AnswerNotAllowedError as error:
                 self.violation = str(error)
             else:
-                deltas += self._passed(self._without_begun_call(left) if truncated else left)
+                deltas += self._passed(self._without_begun_call(last) if truncated else last)
                 deltas += self._rest_of_text()
         return AnswerPiece(rest, tuple(deltas))
 
@@ -296,12 +296,12 @@ class _Reading:
         elif grammar is not None and completion.finish_reason == "stop":
             self.violation = schema_violation(grammar, completion.text)
 
-    def _without_begun_call(self, left: list[Delta]) -> list[Delta]:
+    def _without_begun_call(self, last: list[Delta]) -> list[Delta]:
         """Leave out what a truncated answer ends with if it is the beginning of a call, or inside of one."""
         begin = self.asked.call_begin
-        ended = {delta.index for delta in left if isinstance(delta, CallEnded)}
+        ended = {delta.index for delta in last if isinstance(delta, CallEnded)}
         certain: list[Delta] = []
-        for delta in left:
+        for delta in last:
             match delta:
                 case TextDelta(text):
                     before = StopStrings((begin,)).feed(text) if begin else text
@@ -413,10 +413,10 @@ def grammar_violation(grammar: Grammar, text: str, *, truncated: bool) -> str | 
         return None
     expected = ", ".join(match.expected[:_SHOWN]) + (", …" if len(match.expected) > _SHOWN else "")
     if match.accepted:
-        found = "the text ends" if text else "the text is empty"
+        problem = "the text ends" if text else "the text is empty"
     else:
-        found = f"found {text[match.position : match.position + 20]!r}"
-    return f"at character {match.position}: {found}, expected {expected}"
+        problem = f"found {text[match.position : match.position + 20]!r}"
+    return f"at character {match.position}: {problem}, expected {expected}"
 
 
 class RequestBackend(Backend):

@@ -250,19 +250,16 @@ BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion
 class Backend(ABC):
     """A language model, in this process or behind a server. Only its methods send requests.
 
-    `name`: the model or the server, for messages and reports. `dialect`: what `grammar` is. By default it has
-    one model, of which it knows `_info` and `_context_length`.
+    `name`: the model or the server, for messages and reports. `dialect`: what `grammar` is.
+    `enforces_grammar`: whether each answer of a request with a grammar is in its language, or a prefix of it.
+    By default it has one model, of which it knows `_info` and `_context_length`.
     """
 
     name: str
     dialect: Dialect
+    enforces_grammar: bool = False
     _info: ModelInfo
     _context_length: int | None
-
-    @property
-    def enforces_grammar(self) -> bool:
-        """Whether each answer of a request with a grammar is in its language, or a prefix of it."""
-        return False
 
     @abstractmethod
     def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:

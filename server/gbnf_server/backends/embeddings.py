@@ -60,14 +60,14 @@ class EmbeddingRanker:
             [text[:_LONGEST] for text in (*texts, self._query_prefix + query)]
         )
         self._vectors.update(zip(new, vectors, strict=True))
-        known = [self._vectors[tool.fingerprint] for tool in tools]
-        if any(vector.shape != asked.shape for vector in known):
+        tool_vectors = [self._vectors[tool.fingerprint] for tool in tools]
+        if any(vector.shape != asked.shape for vector in tool_vectors):
             raise BackendError("the embedding model has changed: its vectors have another length than before")
-        return [float(vector @ asked) for vector in known]
+        return [float(vector @ asked) for vector in tool_vectors]
 
     def _unit_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float64]]:
         vectors = [np.asarray(vector, dtype=np.float64) for vector in self._embed(texts)]
-        usable = (each.ndim == 1 and each.size > 0 and np.isfinite(each).all() for each in vectors)
+        usable = (vector.ndim == 1 and vector.size > 0 and np.isfinite(vector).all() for vector in vectors)
         if len(vectors) != len(texts) or not all(usable):
             raise BackendError(f"the embedding model did not return a vector for each of {len(texts)} texts")
         return [vector / (np.linalg.norm(vector) or 1.0) for vector in vectors]

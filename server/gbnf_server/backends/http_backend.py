@@ -68,9 +68,9 @@ class HttpBackend(RequestBackend):
     @cached_property
     def _prober(self) -> HttpClient:
         """A client that asks once, and does not wait long."""
-        known = self._http
+        client = self._http
         return HttpClient(
-            known.url, server_name="the server", api_key=known.api_key, retry_policy=_PROBE_POLICY
+            client.url, server_name="the server", api_key=client.api_key, retry_policy=_PROBE_POLICY
         )
 
     async def is_there(self) -> bool:
@@ -289,26 +289,26 @@ class EventStream(ABC):
     def calls_text(self) -> str:
         """Return the calls so far as text. Raises MalformedTextError."""
         calls = (
-            (join_surrogates(each.name), join_surrogates("".join(each.arguments))) for each in self._calls
+            (join_surrogates(call.name), join_surrogates("".join(call.arguments))) for call in self._calls
         )
         return server_calls_text(calls)
 
-    def _add_calls(self, found: Any) -> None:
+    def _add_calls(self, pieces: Any) -> None:
         """Add the pieces of calls in an object: each of the call with its index, unless the id is another."""
-        for piece in found if self._reads_calls and isinstance(found, list) else ():
+        for piece in pieces if self._reads_calls and isinstance(pieces, list) else ():
             index, identifier = value_at(piece, "index"), value_at(piece, "id")
             name, arguments = value_at(piece, "function", "name"), value_at(piece, "function", "arguments")
             is_numbered = isinstance(index, int)
-            same = [each for each in self._calls if is_numbered and each.index == index]
-            known = same or ([] if name else self._calls)
-            if not known or (identifier and known[-1].identifier not in (None, identifier)):
-                known = [_CallPieces(index, identifier, str(name or ""))]
-                self._calls += known
+            same = [call for call in self._calls if is_numbered and call.index == index]
+            calls = same or ([] if name else self._calls)
+            if not calls or (identifier and calls[-1].identifier not in (None, identifier)):
+                calls = [_CallPieces(index, identifier, str(name or ""))]
+                self._calls += calls
             if arguments is not None:
                 text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
                 self._count(text)
                 self.detector.feed(text)
-                known[-1].arguments.append(text)
+                calls[-1].arguments.append(text)
 
     def _count(self, text: str) -> None:
         """Raise BackendError if a server continues after `max_tokens`.
@@ -324,9 +324,9 @@ class EventStream(ABC):
                 f"the server did not stop after {most} tokens as requested. Update the server."
             )
 
-    def _add_logprobs(self, found: Any) -> None:
-        if isinstance(found, list):
-            self.logprobs += found
+    def _add_logprobs(self, entries: Any) -> None:
+        if isinstance(entries, list):
+            self.logprobs += entries
 
     @abstractmethod
     def _read(self, event: dict[str, Any]) -> None: ...
@@ -371,8 +371,8 @@ class ChatStream(EventStream):
         self._add_logprobs(value_at(choice, "logprobs", "content"))
         if isinstance(message, dict) or self.last:
             told = {**event, **(choice if isinstance(choice, dict) else {})}
-            found = {key: told[key] for key in self._TOLD if told.get(key)}
-            self.last = {"usage": None, **self.last, **found}
+            facts = {key: told[key] for key in self._TOLD if told.get(key)}
+            self.last = {"usage": None, **self.last, **facts}
 
 
 class OllamaStream(EventStream):

@@ -112,7 +112,7 @@ class HttpClient:
         # a proxy cannot reach this machine's loopback interface
         self._proxy = None if is_loopback(address.host) else proxy_of(address)
         self._is_closed = False
-        self._kept: dict[AbstractEventLoop, tuple[list[HttpSession], AsyncGenerator[Any, None]]] = {}
+        self._sessions: dict[AbstractEventLoop, tuple[list[HttpSession], AsyncGenerator[Any, None]]] = {}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[HttpSession]:
@@ -125,37 +125,37 @@ class HttpClient:
                 f"the client of {self._server_name} at {self.url} is closed. Create a new one."
             )
         loop = get_running_loop()
-        if loop not in self._kept:
+        if loop not in self._sessions:
             keeping = self._keep(loop)
-            self._kept[loop] = await anext(keeping), keeping
-        kept, _ = self._kept[loop]
-        session = next((each for each in kept if not each.is_watched), None)
+            self._sessions[loop] = await anext(keeping), keeping
+        sessions, _ = self._sessions[loop]
+        session = next((other for other in sessions if not other.is_watched), None)
         if session is None:
             session = HttpSession(self, self._verify, self._proxy)
         else:
-            kept.remove(session)
+            sessions.remove(session)
         try:
             yield session
         finally:
-            if session.connection is None or len(kept) >= _MOST_KEPT or loop not in self._kept:
+            if session.connection is None or len(sessions) >= _MOST_KEPT or loop not in self._sessions:
                 await session.close()
             else:
-                kept.append(session)
+                sessions.append(session)
 
     async def _keep(self, loop: AbstractEventLoop) -> AsyncGenerator[list[HttpSession], None]:
         """Yield the sessions between exchanges, and close them: an event loop ends its generators."""
-        kept: list[HttpSession] = []
+        sessions: list[HttpSession] = []
         try:
-            yield kept
+            yield sessions
         finally:
-            del self._kept[loop]
-            for session in kept:
+            del self._sessions[loop]
+            for session in sessions:
                 await session.close()
 
     def close(self) -> None:
         """Allow no further exchange, and close what is kept. Idempotent."""
         self._is_closed = True
-        for loop, (_, keeping) in list(self._kept.items()):
+        for loop, (_, keeping) in list(self._sessions.items()):
             with suppress(RuntimeError):  # the loop is closed
                 run_coroutine_threadsafe(_closed(keeping), loop)
 
@@ -206,7 +206,7 @@ class HttpSession:
     @property
     def connection(self) -> object | None:
         """What identifies the open connection, None if there is none. May be asked in any thread."""
-        open_ones = (each for each in self._pool.connections if not (each.is_closed() or each.has_expired()))
+        open_ones = (conn for conn in self._pool.connections if not (conn.is_closed() or conn.has_expired()))
         return next(open_ones, None)
 
     async def close(self) -> None:
@@ -226,7 +226,7 @@ class HttpSession:
     async def request(self, method: Method, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Return a response; for errors see `lines`."""
         async with aclosing(self.lines(method, path, body, by_line=False)) as received:
-            *_, answer = [each async for each in received]
+            *_, answer = [item async for item in received]
         assert isinstance(answer, httpx.Response)
         return answer
 
@@ -278,10 +278,10 @@ class HttpSession:
                 retry_after = _retry_after(response)
                 busy = response.status_code == httpx.codes.TOO_MANY_REQUESTS and retry_after is not None
                 loading = response.status_code == httpx.codes.SERVICE_UNAVAILABLE
-                left = min(policy.loading_timeout, timeout) - waited
+                seconds_left = min(policy.loading_timeout, timeout) - waited
                 if has_limit:
-                    left = min(left, deadline - monotonic() - pause)
-                if not (loading or busy) or left <= 0 or (retry_after or 0) > left:
+                    seconds_left = min(seconds_left, deadline - monotonic() - pause)
+                if not (loading or busy) or seconds_left <= 0 or (retry_after or 0) > seconds_left:
                     yield response
                     return
             seconds = max(pause, retry_after or 0)
@@ -321,7 +321,7 @@ class HttpSession:
                         "Disable compression for it, or for the proxy in front of it."
                     )
                 lines = LineDecoder() if response.is_success and by_line else None
-                kept = bytearray()
+                content_read = bytearray()
                 chunks = answer.aiter_stream()
                 while (chunk := await _within(deadline, anext(chunks, None))) is not None:
                     if lines is not None:
@@ -329,14 +329,14 @@ class HttpSession:
                             yield line
                         continue
                     if coding == "identity":
-                        kept += chunk
-                    if not response.is_success and len(kept) >= _MOST_OF_ERROR:
+                        content_read += chunk
+                    if not response.is_success and len(content_read) >= _MOST_OF_ERROR:
                         break  # of an error, the beginning is enough
                 for line in lines.end() if lines is not None else ():
                     yield line
             if lines is not None and self._owner.closes_streams:
                 await self.close()
-        yield httpx.Response(response.status_code, headers=response.headers, content=bytes(kept))
+        yield httpx.Response(response.status_code, headers=response.headers, content=bytes(content_read))
 
 
 async def run_beside(work: Callable[[], _Value], read: Any) -> _Value:
@@ -358,11 +358,11 @@ def _sizes(value: Any) -> Iterator[int]:
         case Image():
             yield len(value.data)
         case Mapping():
-            for each in value.values():
-                yield from _sizes(each)
+            for member in value.values():
+                yield from _sizes(member)
         case list() | tuple():
-            for each in value:
-                yield from _sizes(each)
+            for member in value:
+                yield from _sizes(member)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
@@ -449,8 +449,8 @@ def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
     if proxy_bypass(address.host):
         return None
     named = getproxies()
-    found = named.get(address.scheme) or named.get("all")
-    return httpx.Proxy(found if "://" in found else f"http://{found}") if found else None
+    proxy = named.get(address.scheme) or named.get("all")
+    return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}") if proxy else None
 
 
 def _retry_after(response: httpx.Response) -> float | None:

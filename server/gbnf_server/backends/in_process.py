@@ -272,7 +272,7 @@ class InProcess(RequestBackend):
     def _control_texts(self, request: Request) -> frozenset[str]:
         """Return the texts of the tool-call format that are control tokens of this model."""
         form = self._template.tool_format if request.is_native else None
-        return self._model.control_token_texts.intersection(form.control_texts) if form else frozenset()
+        return frozenset(self._model.control_tokens).intersection(form.control_texts if form else ())
 
     def _foreign_tokens(self, request: Request, grammar: Grammar | None) -> frozenset[int]:
         """Return the control tokens that a grammar does not name: it allows them where it allows any text.
@@ -302,7 +302,7 @@ class ChatTemplate:
             roles = roles_of(partial(self._renderer.render, enable_thinking=False))
         except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
-        escape = make_escaper(model.control_token_texts | strings_removed_by(source))
+        escape = make_escaper({*model.control_tokens, *strings_removed_by(source)})
         self._rules = TemplateRules(roles, escape, self.tool_format, self.reasoning_tags)
 
     def prompt(self, request: Request) -> str:

@@ -95,7 +95,7 @@ class ServerSlots:
         """Return the slot of a request that runs in the context, and whether it may reuse its cache."""
         with self._lock:
             self._count += 1
-            slot = min(self._slots, key=lambda each: (each.running, each.salt != salt, each.last_used))
+            slot = min(self._slots, key=lambda other: (other.running, other.salt != salt, other.last_used))
             slot.overlapped = slot.running > 0
             reuses = slot.salt == salt and not slot.overlapped and bool(self.are_separate)
             slot.salt = salt if reuses else None
@@ -174,8 +174,8 @@ class LlamaServer(HttpBackend):
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return what is known of the present model; see `Backend`."""
-        known = await self._present(refresh=True)
-        return known.info, known.context_length
+        properties = await self._present(refresh=True)
+        return properties.info, properties.context_length
 
     async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
@@ -259,30 +259,30 @@ class LlamaServer(HttpBackend):
 
         def begin() -> tuple[Conversation, TemplateInput, list[str], str | None]:
             conversation = properties.rules.conversation(request)
-            given, images = _template_input(conversation, properties.media_marker)
-            return conversation, given, images, properties.template.render(given)
+            template_input, images = _template_input(conversation, properties.media_marker)
+            return conversation, template_input, images, properties.template.render(template_input)
 
         read = request.messages, request.tools
-        conversation, given, images, prompt = await run_beside(begin, read)
+        conversation, template_input, images, prompt = await run_beside(begin, read)
         if prompt is None:
-            prompt = await self._render(session, given)
-            await run_beside(partial(properties.template.compare, given, prompt), read)
+            prompt = await self._render(session, template_input)
+            await run_beside(partial(properties.template.compare, template_input, prompt), read)
         if conversation.tool_format is not None:
             prompt = close_prompt(conversation.tool_format, prompt, reasoning=conversation.reasons)
         return conversation.finish(prompt), images
 
     async def _present(self, *, refresh: bool = False) -> _ServerProperties:
         """Return the cached properties; with `refresh`, those of the present server and model."""
-        known = self._properties
-        if known is not None:
-            watched = known.watched  # until it closes, the server is the same process
-            if not refresh or (watched is not None and watched.connection is known.connection is not None):
-                return known
+        current = self._properties
+        if current is not None:
+            watched = current.watched  # until it closes, the server is the same process
+            if not refresh or (watched is not None and watched.connection is current.connection is not None):
+                return current
         async with self._http.session() as session:
-            found = await self._fetch_properties(session, known)
+            fetched = await self._fetch_properties(session, current)
             self._clear_properties()
             session.is_watched = True
-            self._properties = replace(found, watched=session, connection=session.connection)
+            self._properties = replace(fetched, watched=session, connection=session.connection)
             return self._properties
 
     async def _fetch_properties(
@@ -298,7 +298,7 @@ class LlamaServer(HttpBackend):
         slots = wire.parse_count(props.get("total_slots")) or 1
         asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
         try:
-            roles = read_roles([await self._attempt(session, given) for given in asked])
+            roles = read_roles([await self._attempt(session, probe) for probe in asked])
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
         template = str(props.get("chat_template", ""))
@@ -310,8 +310,8 @@ class LlamaServer(HttpBackend):
         rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
         copy = TemplateCopy(template, begin, end)
         for request in samples(with_tools=tool_format is not None) if copy.renderer is not None else ():
-            given, _ = _template_input(rules.conversation(request), marker)
-            copy.compare(given, await self._attempt(session, given), is_sample=True)
+            sample, _ = _template_input(rules.conversation(request), marker)
+            copy.compare(sample, await self._attempt(session, sample), is_sample=True)
         return _ServerProperties(
             props,
             length,
@@ -333,22 +333,22 @@ class LlamaServer(HttpBackend):
             copy,
         )
 
-    async def _attempt(self, session: HttpSession, given: TemplateInput) -> str | ChatTemplateError:
+    async def _attempt(self, session: HttpSession, template_input: TemplateInput) -> str | ChatTemplateError:
         """Have the server render a prompt that its template may refuse."""
         try:
-            return await self._render(session, given)
+            return await self._render(session, template_input)
         except ServerResponseError as error:
             if error.status not in {400, 500}:
                 raise
             return ChatTemplateError(error.message)
 
-    async def _render(self, session: HttpSession, given: TemplateInput) -> str:
+    async def _render(self, session: HttpSession, template_input: TemplateInput) -> str:
         body: dict[str, Any] = {
-            "messages": [openai_message(message) for message in given.messages],
-            "chat_template_kwargs": given.variables,
+            "messages": [openai_message(message) for message in template_input.messages],
+            "chat_template_kwargs": template_input.variables,
         }
-        if given.tools:
-            body["tools"] = list(given.tools)
+        if template_input.tools:
+            body["tools"] = list(template_input.tools)
         answer = await _request(session, "POST", "/apply-template", body)
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -356,8 +356,8 @@ class LlamaServer(HttpBackend):
         return prompt
 
     def _clear_properties(self) -> None:
-        if (known := self._properties) is not None and known.watched is not None:
-            known.watched.is_watched = False
+        if (properties := self._properties) is not None and properties.watched is not None:
+            properties.watched.is_watched = False
         self._properties = None
 
 
@@ -368,8 +368,8 @@ async def _terminal_texts(
 
     Raises GrammarRefusedError for one that is no token of the server `name`.
     """
-    terminals = {one.token: one for one in token_terminals(grammar.rules) if isinstance(one.token, str)}
-    for text, terminal in terminals.items():
+    terminals = {term.token: term for term in token_terminals(grammar.rules) if isinstance(term.token, str)}
+    for text, term in terminals.items():
         if text not in tokens:
             body = {"content": text, "parse_special": True}
             counted = (await _request(session, "POST", "/tokenize", body)).get("tokens")
@@ -379,19 +379,19 @@ async def _terminal_texts(
                 tokens.clear()
             tokens[text] = len(counted)
         if tokens[text] != 1:
-            raise missing_token(name, terminal, tokens[text])
+            raise missing_token(name, term, tokens[text])
     return list(map(str, terminals))
 
 
 async def _has_separate_slots(session: HttpSession) -> bool:
     """Return whether the server forgets a prompt for the next one in its slot: not with `--cache-ram`."""
-    one, other = secrets.token_hex(32), secrets.token_hex(32)
+    first, second = secrets.token_hex(32), secrets.token_hex(32)
     body = {"n_predict": 0, "id_slot": 0}
-    for prompt, reuses in ((one, False), (other, False), (one, True)):
+    for prompt, reuses in ((first, False), (second, False), (first, True)):
         asked = {**body, "prompt": prompt, "cache_prompt": reuses}
         answer = await _request(session, "POST", "/completion", asked)
-    found = wire.parse_count(wire.value_at(answer, "timings", "cache_n"))
-    return found * 2 < wire.parse_count(answer.get("tokens_evaluated"))
+    cached = wire.parse_count(wire.value_at(answer, "timings", "cache_n"))
+    return cached * 2 < wire.parse_count(answer.get("tokens_evaluated"))
 
 
 async def _request(

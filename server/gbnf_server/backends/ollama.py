@@ -117,7 +117,7 @@ class Ollama(HttpBackend):
         roles = self._roles if request.tool_choice is None else TemplateRoles(system=True, tool=True)
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [ollama_message(each) for each in adapt_messages(request.messages, roles)],
+            "messages": [ollama_message(message) for message in adapt_messages(request.messages, roles)],
             "truncate": False,
             "shift": False,
             "options": {

@@ -179,11 +179,11 @@ class OpenAICompatible(HttpBackend):
         Raises RequestNotSupportedError if it refuses tools.
         """
         optional = {"tool_choice", "logprobs"} if request.logprobs is None else {"tool_choice"}
-        said = error.message.lower() if error.status in _REFUSED else ""
-        if found := {name for name in optional & body.keys() if name.rstrip("s") in said}:
-            self._refused |= found
+        message = error.message.lower() if error.status in _REFUSED else ""
+        if fields := {name for name in optional & body.keys() if name.rstrip("s") in message}:
+            self._refused |= fields
             return True
-        if "tools" in body and ("tool" in said or "function call" in said):
+        if "tools" in body and ("tool" in message or "function call" in message):
             self._refused.add("tools")
             raise RequestNotSupportedError(self.name, "tools", f"It answered: {error.message}") from None
         return False
@@ -218,12 +218,12 @@ class OpenAICompatible(HttpBackend):
         if not isinstance(listed, list | None):
             raise BackendError(f"{self.url} returned {wire.abbreviate(listed)} instead of a list of models")
         cards = [card for card in listed or () if isinstance(card, dict)]
-        found = next((card for card in cards if self._model in (None, card.get("id"))), None)
-        if found is None or not isinstance(found.get("id"), str):
+        card = next((card for card in cards if self._model in (None, card.get("id"))), None)
+        if card is None or not isinstance(card.get("id"), str):
             raise BackendError(f"{self.url} lists no model {self._model or ''}. Load one there.")
-        self._model, self._is_listed = found["id"], True
+        self._model, self._is_listed = card["id"], True
         if self._context_length is None:
-            self._context_length = wire.parse_count(found.get("max_model_len")) or None
+            self._context_length = wire.parse_count(card.get("max_model_len")) or None
 
     def _body(self, request: Request) -> dict[str, Any]:
         truncation = request.truncation
@@ -314,5 +314,5 @@ class OpenAICompatible(HttpBackend):
             ),
             context_length=self._context_length,
             # as far as the server tells (vLLM, SGLang)
-            stop_string=next((each for each in told if each in request.stop), None),
+            stop_string=next((text for text in told if text in request.stop), None),
         )

@@ -87,9 +87,9 @@ def adapt_messages(
     """Return the conversation in roles that the template supports, with control tokens' names escaped."""
     adapted = list(messages)
     if not roles.tool:
-        adapted = [_as_user_message(message) if message["role"] == "tool" else message for message in adapted]
+        adapted = [_as_user_message(turn) if turn["role"] == "tool" else turn for turn in adapted]
     if not roles.system:
-        adapted = [{**each, "role": "user"} if each["role"] == "system" else each for each in adapted]
+        adapted = [{**turn, "role": "user"} if turn["role"] == "system" else turn for turn in adapted]
     if roles.system and roles.tool:
         return [_escaped(message, escape) for message in adapted]
     joined: list[Message] = []
@@ -165,8 +165,8 @@ class Conversation:
     def render(self) -> str:
         """Return the prompt of an answer in the tool-call format. Raises ToolFormatError."""
         assert self.tool_format is not None
-        known = self.messages, self.tools
-        return self.finish(self.tool_format.prompt(*known, reasoning=self.reasons, variables=self.variables))
+        texts = self.messages, self.tools
+        return self.finish(self.tool_format.prompt(*texts, reasoning=self.reasons, variables=self.variables))
 
     def finish(self, prompt: str) -> str:
         """Return the rendered prompt with the reasoning that was begun, or without any if there is none."""

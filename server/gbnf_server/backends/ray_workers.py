@@ -108,14 +108,9 @@ class RayWorker(RequestBackend):
     """The model of one worker. An answer comes as a whole."""
 
     def __init__(self, actor: Any, facts: _Facts, shared: WeakKeyDictionary[Grammar, Any]) -> None:
-        self._actor, self._facts, self._shared = actor, facts, shared
-        self.name, self.dialect = facts.name, facts.dialect
+        self._actor, self._shared = actor, shared
+        self.name, self.dialect, self.enforces_grammar = facts.name, facts.dialect, facts.enforces_grammar
         self._info, self._context_length = facts.info, facts.context_length
-
-    @property
-    def enforces_grammar(self) -> bool:
-        """See `Backend`."""
-        return self._facts.enforces_grammar
 
     async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
@@ -174,15 +169,15 @@ class RayWorkers(Upstreams):
             ) from None
         actors = _placed(open_worker, concurrency)
         try:
-            found = _facts_of(actors)
+            by_actor = _facts_of(actors)
         except BaseException:
             for actor in actors:
                 ray.kill(actor)
             raise
-        self.facts_of_model = next(iter(found.values())).model
+        self.facts_of_model = next(iter(by_actor.values())).model
         shared: WeakKeyDictionary[Grammar, Any] = WeakKeyDictionary()
-        workers = [RayWorker(actor, facts, shared) for actor, facts in found.items()]
-        places = [math.ceil((concurrency or 0) / len(found)) or each.info().slots for each in workers]
+        workers = [RayWorker(actor, facts, shared) for actor, facts in by_actor.items()]
+        places = [math.ceil((concurrency or 0) / len(by_actor)) or worker.info().slots for worker in workers]
         super().__init__([*map(Upstream, workers, places)])
         self.slots = concurrency or self.places
 
@@ -228,10 +223,10 @@ def _placed(open_worker: OpenWorker, concurrency: int | None) -> list[Any]:
     actors = []
     for node, gpus in places:
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        made = ray.remote(_Worker).options(
+        actor = ray.remote(_Worker).options(
             num_cpus=0, num_gpus=gpus, scheduling_strategy=there, max_restarts=-1
         )
-        actors.append(made.remote(open_worker, parallel))
+        actors.append(actor.remote(open_worker, parallel))
     return actors
 
 
@@ -244,20 +239,20 @@ def _facts_of(actors: Sequence[Any]) -> dict[Any, _Facts]:
             f"the Ray cluster has no room for {len(ready)} workers after {_PLACED_S:g} s: other jobs hold "
             "its GPUs. See `ray status`."
         )
-    found: dict[Any, _Facts] = {}
+    facts_by_actor: dict[Any, _Facts] = {}
     for actor, facts in asked.items():
         with suppress(BackendUnreachableError), _translated():
-            found[actor] = ray.get(facts)
-    if not found:
+            facts_by_actor[actor] = ray.get(facts)
+    if not facts_by_actor:
         raise SetupError("no worker of the Ray cluster starts. See `ray status`.")
-    first, *others = found.values()
+    first, *others = facts_by_actor.values()
     for facts in (first, *others):
         if facts.version != version(_NAME) or facts.identity != first.identity:
             raise SetupError(
                 f"a node has gbnf-toolkit {facts.version} with {facts.model}, another one {first.version} "
                 f"with {first.model}, this machine {version(_NAME)}. Use the same everywhere."
             )
-    return found
+    return facts_by_actor
 
 
 def _check_address(address: str) -> None:

@@ -61,8 +61,8 @@ class ReasoningTags:
     @property
     def tokens(self) -> tuple[str, ...]:
         """The names of special tokens in the tags, each once."""
-        found = _TOKEN.findall(self.opening + self.closing + self.answer_prefix + self.generation_prompt)
-        return tuple(dict.fromkeys(found))
+        names = _TOKEN.findall(self.opening + self.closing + self.answer_prefix + self.generation_prompt)
+        return tuple(dict.fromkeys(names))
 
 
 _TOKEN = re.compile(r"<[^<>\s]+>|\[/?[A-Z]+\]")
@@ -84,7 +84,7 @@ KNOWN_REASONING_TAGS: tuple[ReasoningTags, ...] = (
 
 def find_reasoning_tags(template: str) -> ReasoningTags | None:
     """Return the tags in a chat template; None for a model without reasoning."""
-    return next((each for each in KNOWN_REASONING_TAGS if each.begin in template), None)
+    return next((tags for tags in KNOWN_REASONING_TAGS if tags.begin in template), None)
 
 
 def reasoning_message(reasoning: str, *, closed: bool = False) -> Message:
@@ -112,7 +112,7 @@ def append_reasoning(prompt: str, message: Message, reasoning_tags: ReasoningTag
 def open_reasoning_tags(prompt: str) -> ReasoningTags | None:
     """Return the tags of the reasoning that the prompt begins, None if it begins none."""
     bare = prompt.rstrip()
-    return next((each for each in KNOWN_REASONING_TAGS if bare.endswith(each.begin)), None)
+    return next((tags for tags in KNOWN_REASONING_TAGS if bare.endswith(tags.begin)), None)
 
 
 def close_reasoning(prompt: str) -> str:
@@ -121,11 +121,11 @@ def close_reasoning(prompt: str) -> str:
     For a model that chooses between reasoning and answer, the prompt gets the answer's prefix.
     """
     bare = prompt.rstrip()
-    for each in KNOWN_REASONING_TAGS:
-        if bare.endswith(each.begin):
-            return f"{bare}\n\n{each.closing}{each.answer_prefix}"
-        if each.generation_prompt and bare.endswith(each.generation_prompt):
-            return f"{prompt}{each.answer_prefix.removeprefix(each.generation_prompt)}"
+    for tags in KNOWN_REASONING_TAGS:
+        if bare.endswith(tags.begin):
+            return f"{bare}\n\n{tags.closing}{tags.answer_prefix}"
+        if tags.generation_prompt and bare.endswith(tags.generation_prompt):
+            return f"{prompt}{tags.answer_prefix.removeprefix(tags.generation_prompt)}"
     return prompt
 
 
@@ -133,7 +133,7 @@ def close_reasoning(prompt: str) -> str:
 def _begins(tags: ReasoningTags | None) -> Delimiters:
     """Return what an answer may begin with: any tag or prefix, or again the tag that its prompt ends with."""
     signs = (
-        [tags.begin] if tags else [*_BEGINS, *(each.direct_answer_prefix for each in KNOWN_REASONING_TAGS)]
+        [tags.begin] if tags else [*_BEGINS, *(kind.direct_answer_prefix for kind in KNOWN_REASONING_TAGS)]
     )
     return Delimiters(rf"\s*{re.escape(sign)}" for sign in signs if sign)
 
@@ -186,8 +186,8 @@ class ReasoningSplitter:
         self._cursor.ended = True
         next(self._steps)
         text = "".join(self._texts)
-        if self._tags is None and not self._is_direct and (found := find_unopened_end(text)):
-            tags, index = found
+        if self._tags is None and not self._is_direct and (unopened := find_unopened_end(text)):
+            tags, index = unopened
             after = text[index + len(tags.end) :].lstrip()
             return text[:index].strip(), after.removeprefix(tags.separator).lstrip()
         return "".join(self._reasoning), text
@@ -225,24 +225,24 @@ def find_unopened_end(text: str) -> tuple[ReasoningTags, int] | None:
 
     A tag in a string of a call, in a parameter between tags, or in code is text, and ends nothing.
     """
-    at = depth = 0
+    position = depth = 0
     last = text.rfind("</parameter>")
-    while found := (_IN_JSON if depth else _IN_PROSE).search(text, at):
-        at, sign = found.end(), found.group()
-        if found["tag"]:
-            return _ENDS[sign], found.start()
+    while match := (_IN_JSON if depth else _IN_PROSE).search(text, position):
+        position, sign = match.end(), match.group()
+        if match["tag"]:
+            return _ENDS[sign], match.start()
         if sign in {"{", "}"}:
             depth += 1 if sign == "{" else -1
-        elif not depth and (sign[0] == "`" or (sign[0] == "<" and at <= last)):
+        elif not depth and (sign[0] == "`" or (sign[0] == "<" and position <= last)):
             close = {"`": "`", "```": "\n```"}.get(sign, "</parameter>")
-            ends = text.find("\n", at) if sign == "`" else -1
-            end = text.find(close, at, len(text) if ends < 0 else ends)
-            at = at if end < 0 else end + len(close)
+            ends = text.find("\n", position) if sign == "`" else -1
+            end = text.find(close, position, len(text) if ends < 0 else ends)
+            position = position if end < 0 else end + len(close)
     return None
 
 
-_BEGINS = {each.begin: each for each in KNOWN_REASONING_TAGS}
-_ENDS = {each.end: each for each in KNOWN_REASONING_TAGS}
+_BEGINS = {tags.begin: tags for tags in KNOWN_REASONING_TAGS}
+_ENDS = {tags.end: tags for tags in KNOWN_REASONING_TAGS}
 _CLOSING_TAG = rf"(?P<tag>{'|'.join(map(re.escape, _ENDS))})"
 _VALUE = r"""(?:(?<=[=(:,\[])|(?<=[=:,] ))(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
 _IN_PROSE = re.compile(rf"{_CLOSING_TAG}|\{{(?=\s*[\"'])|(?<![^\n])```|`|<parameter[=: ]|{_VALUE}")

@@ -44,8 +44,8 @@ class TemplateInput:
     def shapes(self) -> set[str]:
         """What of each message decides how a template treats it: its role, and which members it has."""
         case = self.variables, bool(self.tools)
-        members = (sorted(key for key, value in each.items() if value) for each in self.messages)
-        return {repr((case, each["role"], kind)) for each, kind in zip(self.messages, members, strict=True)}
+        members = (sorted(key for key, value in turn.items() if value) for turn in self.messages)
+        return {repr((case, turn["role"], kind)) for turn, kind in zip(self.messages, members, strict=True)}
 
 
 class TemplateCopy:
@@ -59,33 +59,33 @@ class TemplateCopy:
             with suppress(ToolFormatError):  # the server may render it all the same
                 self.renderer = TemplateRenderer(source, bos_token=begin, eos_token=end)
 
-    def render(self, given: TemplateInput) -> str | None:
+    def render(self, source: TemplateInput) -> str | None:
         """Return the prompt as the server would, None if only the server can."""
-        is_known = given.begin in self._begun and given.shapes <= self._alike
-        return self._rendered(given) if is_known and _is_plain(given.messages) else None
+        is_known = source.begin in self._begun and source.shapes <= self._alike
+        return self._rendered(source) if is_known and _is_plain(source.messages) else None
 
-    def compare(self, given: TemplateInput, prompt: object, *, is_sample: bool = False) -> None:
+    def compare(self, source: TemplateInput, prompt: object, *, is_sample: bool = False) -> None:
         """Remember whether the prompt of the server, or what it refuses one with, is the same here."""
-        here, shapes = self._rendered(given), given.shapes
+        here, shapes = self._rendered(source), source.shapes
         if here is not None and here.removeprefix(self._begin) == prompt:
             self._left_out = self._begin  # a server may put it before each prompt itself
             here = here.removeprefix(self._begin)
         if here == prompt:
             if len(self._begun) >= _MOST_KNOWN:
                 self._begun.clear()
-            self._begun.add(given.begin)
+            self._begun.add(source.begin)
             self._alike |= shapes - self._differing
             return
-        self._begun.discard(given.begin)
+        self._begun.discard(source.begin)
         if is_sample and (here is not None or isinstance(prompt, str)):
             self.renderer = None if shapes <= self._alike else self.renderer
             self._differing |= shapes - self._alike
 
-    def _rendered(self, given: TemplateInput) -> str | None:
+    def _rendered(self, source: TemplateInput) -> str | None:
         if self.renderer is None:
             return None
         try:
-            text = self.renderer.render(given.messages, tools=given.tools, **given.variables)
+            text = self.renderer.render(source.messages, tools=source.tools, **source.variables)
         except ToolFormatError:
             return None
         return text.removeprefix(self._left_out)
@@ -107,21 +107,25 @@ def _is_plain(value: Any) -> bool:
 def samples(*, with_tools: bool) -> Iterator[Request]:
     """Yield conversations of each shape, of texts and arguments that engines may render in several ways."""
     odd = ' \n"It\'s" <b>\\è\x7f\u2028😀</b> {{ x }} \n'
-    system, user, said, told = (
+    system, user, text, note = (
         Message(role=role, content=odd) for role in ("system", "user", "assistant", "tool")
     )
     listed: list[Any] = [3, -1, True, None, {}, [], ""]
     arguments: dict[str, Any] = {"text": odd, "è": listed, "object": {"of": {"b": "c", "a": False}}}
     ids, function = ("abcdefgh0", "abcdefgh1"), {"name": "find", "arguments": arguments}
-    calls = [{"id": each, "type": "function", "function": function} for each in ids]
-    one, several = (Message(role="assistant", content="", tool_calls=made) for made in (calls[:1], calls))
-    result, other = (Message(role="tool", content=odd, name="find", tool_call_id=each) for each in ids)
-    reasoned = Message(**{**one, "reasoning_content": odd})
+    calls = [{"id": key, "type": "function", "function": function} for key in ids]
+    call, several = (Message(role="assistant", content="", tool_calls=part) for part in (calls[:1], calls))
+    result, other = (Message(role="tool", content=odd, name="find", tool_call_id=key) for key in ids)
+    reasoned = Message(**{**call, "reasoning_content": odd})
     schema = {"type": "object", "properties": {"text": {"type": "string", "description": odd}}}
     tool = {"type": "function", "function": {"name": "find", "description": odd, "parameters": schema}}
-    called = [user, one, result, said, user], [system, user, several, result, other], [user, reasoned, result]
+    called = (
+        [user, call, result, text, user],
+        [system, user, several, result, other],
+        [user, reasoned, result],
+    )
     for reasoning in (False, True):
-        for plain in ([user, said, user], [system, user, said, user], [system, user, said, told, user]):
+        for plain in ([user, text, user], [system, user, text, user], [system, user, text, note, user]):
             yield Request(plain, reasoning=reasoning)
         for native in called if with_tools else ():
             yield Request(native, tools=[tool], reasoning=reasoning)

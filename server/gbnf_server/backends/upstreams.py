@@ -64,7 +64,7 @@ class Upstreams(RequestBackend):
     ) -> None:
         self.upstreams = tuple(upstreams)
         self._pause = pause
-        self._known: OrderedDict[bytes, Upstream] = OrderedDict()
+        self._by_prefix: OrderedDict[bytes, Upstream] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def with_salt(self, salt: str) -> Upstreams:
@@ -89,7 +89,7 @@ class Upstreams(RequestBackend):
         return self._healthy(())[0]
 
     @property
-    def enforces_grammar(self) -> bool:
+    def enforces_grammar(self) -> bool:  # type: ignore[override]  # nothing sets it
         """Whether all backends do."""
         return all(upstream.backend.enforces_grammar for upstream in self.upstreams)
 
@@ -195,27 +195,27 @@ class Upstreams(RequestBackend):
         if len(self.upstreams) == 1:
             return self._healthy(tried)[0]
         key = _prefix(request)
-        known = self._known.get(key)
+        chosen_before = self._by_prefix.get(key)
         healthy = self._healthy(tried)
         free = [upstream for upstream in healthy if upstream.running < upstream.places]
-        if known in (free or healthy):
-            assert known is not None
-            self._known.move_to_end(key)
-            return known
+        if chosen_before in (free or healthy):
+            assert chosen_before is not None
+            self._by_prefix.move_to_end(key)
+            return chosen_before
         chosen = min(free or healthy, key=lambda upstream: upstream.running / upstream.places)
-        self._known[key] = chosen
-        self._known.move_to_end(key)
-        if len(self._known) > _KNOWN_PREFIXES:
-            self._known.popitem(last=False)
+        self._by_prefix[key] = chosen
+        self._by_prefix.move_to_end(key)
+        if len(self._by_prefix) > _KNOWN_PREFIXES:
+            self._by_prefix.popitem(last=False)
         return chosen
 
     def _healthy(self, tried: Sequence[Upstream]) -> list[Upstream]:
-        found = [upstream for upstream in self.upstreams if upstream.healthy and upstream not in tried]
-        if not found:
+        healthy = [upstream for upstream in self.upstreams if upstream.healthy and upstream not in tried]
+        if not healthy:
             raise BackendUnreachableError(
                 f"no server answers: {self.name}. They are probed; try again later."
             )
-        return found
+        return healthy
 
     def _leave_out(self, upstream: Upstream) -> None:
         upstream.healthy = False
@@ -247,12 +247,12 @@ def _is_down(error: BackendError) -> bool:
 
 def _prefix(request: Request) -> bytes:
     """Return the hash of the beginning of a request: salt, tools, messages up to the first of the user."""
-    digest, left = hashlib.sha256(), _PREFIX
+    digest, characters_left = hashlib.sha256(), _PREFIX
     for part in _beginning(request):
-        text = json.dumps(part, sort_keys=True, default=list)[:left]
+        text = json.dumps(part, sort_keys=True, default=list)[:characters_left]
         digest.update(text.encode())
-        left -= len(text)
-        if not left:
+        characters_left -= len(text)
+        if not characters_left:
             break
     return digest.digest()
 

@@ -46,7 +46,7 @@ class _Value:
 
 def value_probabilities(grammar: Grammar, text: str, scorer: ValueScorer) -> tuple[ValueProbability, ...]:
     """Return the probabilities of the values in an answer, in its order; () for one that is not JSON."""
-    found: list[ValueProbability] = []
+    scored: list[ValueProbability] = []
     for value in reversed(list(_values(grammar, text))):  # the KV cache is rolled back, so from the end
         written = text[value.start : value.end]
         scores = value.alternatives and scorer.scores(value.start, value.end, value.alternatives)
@@ -54,14 +54,14 @@ def value_probabilities(grammar: Grammar, text: str, scorer: ValueScorer) -> tup
             most = max(scores)
             weights = [math.exp(score - most) for score in scores]
             shares = [weight / sum(weights) for weight in weights]
-            ranked = sorted(zip(value.alternatives or (), shares, strict=True), key=lambda each: -each[1])
-            found.append(ValueProbability(value.pointer, dict(ranked).get(written, 0.0), tuple(ranked)))
+            ranked = sorted(zip(value.alternatives or (), shares, strict=True), key=lambda pair: -pair[1])
+            scored.append(ValueProbability(value.pointer, dict(ranked).get(written, 0.0), tuple(ranked)))
         elif value.alternatives or not written.startswith('"'):
             first, tokens = scorer.logprobs(value.start, value.end)
             state = grammar.matcher.start().advance(text[:first])
             if state is not None and tokens:
-                found.append(ValueProbability(value.pointer, _masked(state, tokens)))
-    return tuple(reversed(found))
+                scored.append(ValueProbability(value.pointer, _masked(state, tokens)))
+    return tuple(reversed(scored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ReportedTokens:
 
     def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
         """See `ValueScorer`."""
-        ends = list(accumulate((len(each.token) for each in self.tokens), initial=0))
+        ends = list(accumulate((len(token.token) for token in self.tokens), initial=0))
         first, last, begins = token_range(self.text, ends, start, end)
         return begins, self.tokens[first:last]
 
@@ -89,13 +89,13 @@ def _values(grammar: Grammar, text: str) -> Iterator[_Value]:
         state: MatchState | None = grammar.matcher.start()
         if begin < 0 or not grammar.match(text).complete:
             return
-        at = 0
+        position = 0
         for path, written, offset in locate(text[begin:]).scalars:
             start = begin + offset
-            state = state and state.advance(text[at:start])
+            state = state and state.advance(text[position:start])
             if state is None:
                 return
-            at = start
+            position = start
             alternatives = scalar_alternatives(state, MAX_ALTERNATIVES)
             if alternatives is None or len(alternatives) > 1:
                 yield _Value(path_pointer(path), start, start + len(written), alternatives)
@@ -107,14 +107,14 @@ def _masked(state: MatchState, tokens: Sequence[TokenLogprob]) -> float:
     """Return the probability of tokens after a state of the grammar, each among those that it allows."""
     probability = 1.0
     now: MatchState | None = state
-    for each in tokens:
-        others = {token: logprob for token, logprob in each.top if token != each.token}
+    for reported in tokens:
+        others = {token: logprob for token, logprob in reported.top if token != reported.token}
         allowed = sum(
             math.exp(logprob)
             for token, logprob in others.items()
             if now is not None and now.advance(token.decode(errors="replace")) is not None
         )
-        own = math.exp(each.logprob)
+        own = math.exp(reported.logprob)
         probability *= own / (own + allowed) if own else 0.0
-        now = now and now.advance(each.token.decode(errors="replace"))
+        now = now and now.advance(reported.token.decode(errors="replace"))
     return probability

@@ -42,25 +42,25 @@ class LineDecoder:
     """
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._unfinished = bytearray()
         self._is_first = True
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Add bytes, and yield the lines that they end."""
         *ended, rest = chunk.split(b"\n")
         for part in ended:
-            self._kept += part
+            self._unfinished += part
             yield self._line()
-        self._kept += rest
+        self._unfinished += rest
 
     def end(self) -> Iterator[str]:
         """Yield the last line, which no line feed ends."""
-        if self._kept:
+        if self._unfinished:
             yield self._line()
 
     def _line(self) -> str:
-        line = bytes(self._kept)
-        self._kept.clear()
+        line = bytes(self._unfinished)
+        self._unfinished.clear()
         if self._is_first:
             line, self._is_first = line.removeprefix(_BOM), False
         return _decoded(line.removesuffix(b"\r"))
@@ -73,17 +73,17 @@ class SurrogateJoiner:
     """
 
     def __init__(self) -> None:
-        self._kept = ""
+        self._half = ""
 
     def feed(self, piece: str) -> str:
         """Return a piece, without half of a pair at its end, and with the half that the last one left."""
-        text = self._kept + piece
-        self._kept = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        return join_surrogates(text.removesuffix(self._kept))
+        text = self._half + piece
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return join_surrogates(text.removesuffix(self._half))
 
     def end(self) -> None:
         """Check that no half is left."""
-        join_surrogates(self._kept)
+        join_surrogates(self._half)
 
 
 def join_surrogates(text: str) -> str:
@@ -118,21 +118,17 @@ def parse_json(text: str) -> Any:
     return value
 
 
-def read(body: bytes) -> Any:
-    """Return the value of a whole answer, None for invalid JSON. Raises MalformedTextError."""
+def read(body: bytes, *, is_error: bool = False) -> Any:
+    """Return the value of a whole answer, None for invalid JSON. Raises MalformedTextError.
+
+    In the body of an error, invalid Unicode becomes U+FFFD.
+    """
+    content = body.removeprefix(_BOM)
     try:
-        return join_all_surrogates(parse_json(_decoded(body.removeprefix(_BOM))))
+        value = parse_json(content.decode(errors="replace") if is_error else _decoded(content))
     except ValueError:
         return None
-
-
-def parse_error_body(body: bytes) -> Any:
-    """Parse like `read`, for the body of an error: invalid Unicode becomes U+FFFD."""
-    try:
-        value = parse_json(body.removeprefix(_BOM).decode(errors="replace"))
-        return join_all_surrogates(value, surrogates.replace_lone_surrogates)
-    except ValueError:
-        return None
+    return join_all_surrogates(value, surrogates.replace_lone_surrogates if is_error else join_surrogates)
 
 
 def read_object(
@@ -148,7 +144,7 @@ def read_object(
     ContextOverflowError, GrammarRefusedError, ServerResponseError, MalformedTextError or BackendError.
     """
     if not response.is_success:
-        value = parse_error_body(response.content)
+        value = read(response.content, is_error=True)
     elif streamed == {}:
         raise BackendUnreachableError(ENDED_EARLY)
     else:
@@ -229,14 +225,14 @@ def parse_logprobs(entries: Any, count: int | None) -> tuple[TokenLogprob, ...]:
     """
     if count is None or not isinstance(entries, list):
         return ()
-    found = []
+    logprobs = []
     for entry in entries:
         parsed = _token_logprob(entry)
         if parsed is not None and parsed[0]:
             others = value_at(entry, "top_logprobs")
             top = filter(None, map(_token_logprob, others if isinstance(others, list) else ()))
-            found.append(TokenLogprob(*parsed, (*top,)[:count]))
-    return tuple(found)
+            logprobs.append(TokenLogprob(*parsed, (*top,)[:count]))
+    return tuple(logprobs)
 
 
 def _token_logprob(entry: Any) -> tuple[bytes, float] | None:

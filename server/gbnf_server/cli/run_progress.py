@@ -26,6 +26,7 @@ from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.progress import asked_for, only_asks
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
@@ -323,8 +324,8 @@ def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     if run.outcome != "answered" or done & writing or only_asks(run.query):
         return ""
     request = f"write {run.query}" if dictates(run.query) else run.query  # tools for it are not named "put"
-    providers = configured_providers()
-    state = RunState(request, run.turn, run.started_at, (), providers, steps=list(run.steps))
+    options = ResolvedOptions(providers=configured_providers())
+    state = RunState(request, run.turn, run.started_at, options, steps=list(run.steps))
     asked = asked_for(pool, state)
     if not (uncovered_values(request, ()) or names_kind_of_file(request)):
         asked = tuple(tool for tool in asked if tool not in file_tools(asked))

@@ -24,8 +24,8 @@ from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.progress import calls_done, has_nothing_new, next_tools, seems_done
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
+from gbnf_server.planner.run_state import OrderedTools, RunState
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""
@@ -39,11 +39,9 @@ class _SmallOptions(ResolvedOptions):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The state of the run that a conversation continues. `tools`: those that may be called."""
+    """The state of the run that a conversation continues; its tools are those that may be called."""
 
     state: RunState
-    tools: tuple[Tool, ...]
-    options: ResolvedOptions
 
     @classmethod
     def of(cls, request: ChatRequest, tools: Sequence[Tool]) -> Self | None:
@@ -53,13 +51,12 @@ class Turn:
             return None
         # a client does not say which of its tools change something
         tools = tuple(replace(tool, run=replace(tool.run, effect="read")) for tool in tools)
-        state = _state(request.messages, {tool.name: tool for tool in tools})
-        return cls(state, tools, _SmallOptions(is_small=True)) if salvage.found(state.steps) else None
+        state = _state(request.messages, tools)
+        return cls(state) if salvage.with_results(state.steps) else None
 
     def is_done(self) -> bool:
         """Whether nothing of the request is left."""
-        is_done = seems_done(self.tools, self.state, self.options)
-        ready, _ = next_tools(self.tools, self.tools, self.state, self.options, is_done=is_done)
+        ready, _ = next_tools(self.state.order.tools, self.state, is_done=seems_done(self.state))
         return not ready
 
     def tools_left(self) -> tuple[Tool, ...]:
@@ -67,13 +64,13 @@ class Turn:
 
         They have a name that says so, since a client does not tell, and take one value.
         """
-        done = calls_done(self.state)
+        done = self.state.done_calls
         values, called = uncovered_values(self.state.query, done), {call["name"] for call in done}
         if not any(map(names_file, values)):
             return ()
         return tuple(
             tool
-            for tool in file_tools(self.tools)
+            for tool in file_tools(self.state.order.tools)
             if tool.name not in called and 0 < len(tool.model_args().get("required", ())) <= len(values)
         )
 
@@ -81,16 +78,18 @@ class Turn:
         """Return whether an answer shows that the model has nothing else to do, or no answer of its own."""
         if not answered.calls:
             text = answered.completion.text
-            return looks_like_call(text) or isinstance(parse_tool_calls(text, self.tools), ToolCalls)
+            return looks_like_call(text) or isinstance(
+                parse_tool_calls(text, self.state.order.tools), ToolCalls
+            )
         return all(map(self._is_useless, answered.calls))
 
     def _is_useless(self, read: ReadCall) -> bool:
         call = {"name": read.name, "arguments": read.parsed()}
         if call["arguments"] is None:
             return False
-        tool = next((tool for tool in self.tools if tool.name == read.name), None)
+        tool = next((tool for tool in self.state.order.tools if tool.name == read.name), None)
         is_repeated = tool is not None and bool(self.state.calls.refusal(tool, call))
-        return is_repeated or has_nothing_new(call, self.state, self.options)
+        return is_repeated or has_nothing_new(call, self.state)
 
     def request(self, like: Request) -> Request:
         """Return what is asked for the answer, sampled like another request.
@@ -99,24 +98,25 @@ class Turn:
         learned the conversation with its results.
         """
         if like.tools:
-            messages = salvage.answer_messages(self.state.query, salvage.found(self.state.steps))
+            messages = salvage.answer_messages(self.state.query, salvage.with_results(self.state.steps))
             like = replace(like, messages=messages, tools=())
         tokens = min(like.max_tokens, _MAX_TOKENS)
         return replace(like, grammar=salvage.text_grammar(), evidence=None, max_tokens=tokens)
 
     def text(self, completion: Completion) -> str:
         """Return the model's answer, with what it does not say of the last result, or the results."""
-        done = salvage.found(self.state.steps)
+        done = salvage.with_results(self.state.steps)
         answer = salvage.read(completion, self.state.query, done, may_restate=True)
         return (
             salvage.with_unread(answer.text, self.state.query, done) if answer.by == "model" else answer.text
         )
 
 
-def _state(messages: Sequence[Message], tools: Mapping[str, Tool]) -> RunState:
+def _state(messages: Sequence[Message], tools: tuple[Tool, ...]) -> RunState:
     """Return the state after the last request of a conversation and the results of its calls."""
     last = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=0)
-    state = RunState(messages[last]["content"], "", datetime.now(UTC))
+    options, by_name = _SmallOptions(is_small=True), {tool.name: tool for tool in tools}
+    state = RunState(messages[last]["content"], "", datetime.now(UTC), options, OrderedTools(tools))
     state.calls.most_reads = 1
     calls: dict[str, Mapping[str, Any]] = {}
     for message in messages[last:]:
@@ -131,8 +131,8 @@ def _state(messages: Sequence[Message], tools: Mapping[str, Tool]) -> RunState:
             state.steps.append(replace(step, error=message["content"], fault="error"))
             continue
         result = _result(message["content"])
-        if call["name"] in tools:
-            state.calls.add_result(tools[call["name"]], call, result)
+        if call["name"] in by_name:
+            state.calls.add_result(by_name[call["name"]], call, result)
         state.steps.append(replace(step, result=result))
     return state
 

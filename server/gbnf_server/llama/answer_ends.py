@@ -42,7 +42,7 @@ class TokenBudget:
         """Start before the first of at most `limit` tokens."""
         self.refused = False
         self._model, self._constraint = model, constraint
-        self._left = limit
+        self._tokens_left = limit
         self._completion: Sequence[int] | None = None  # tokens that fit and complete the answer, if computed
         # the tokens of the shortest completion; None if there is none, or no tokens spell it
         self._shortest = lru_cache(_KEPT)(partial(_spell_shortest, model.speller))
@@ -54,9 +54,9 @@ class TokenBudget:
         """Whether the answer is sure to end within the limit."""
         return self._is_active and self._constraint.state() is not None
 
-    def start_step(self, left: int) -> None:
+    def start_step(self, tokens_left: int) -> None:
         """Begin to choose the next token, with this many tokens left, that one included."""
-        self._left = left
+        self._tokens_left = tokens_left
 
     def fits(self, token: int) -> bool:
         """Return whether the answer can still end after this token, which the constraint allows."""
@@ -75,28 +75,28 @@ class TokenBudget:
             return True
         text, rest = decode_prefix(self._constraint.incomplete_bytes + self._model.piece(token))
         following = state.advance(text)
-        if following is None or self._ends_within(following, rest, self._left - 1):
+        if following is None or self._ends_within(following, rest, self._tokens_left - 1):
             return True
         if self._completion is None:  # the one that is known to fit, from the current state
             self._completion = self._shortest(state, self._constraint.incomplete_bytes)
-        known = self._completion or []
-        return known[:1] == [token] and len(known) <= self._left
+        completion = self._completion or []
+        return completion[:1] == [token] and len(completion) <= self._tokens_left
 
     def accept(self, token: int) -> None:
         """Advance by a token that fits."""
-        known = self._completion
-        self._completion = known[1:] if known and known[0] == token else None
+        completion = self._completion
+        self._completion = completion[1:] if completion and completion[0] == token else None
 
-    def _ends_within(self, state: MatchState, incomplete: bytes, left: int) -> bool:
-        if left < 0:
+    def _ends_within(self, state: MatchState, incomplete: bytes, tokens_left: int) -> bool:
+        if tokens_left < 0:
             return False
         length = state.completion_length
-        if not incomplete and length <= left and self._model.speller.spells_every_byte:
+        if not incomplete and length <= tokens_left and self._model.speller.spells_every_byte:
             return True
-        if length > left * self._model.speller.longest:
+        if length > tokens_left * self._model.speller.longest:
             return False
         completion = self._shortest(state, incomplete)
-        return completion is not None and len(completion) <= left
+        return completion is not None and len(completion) <= tokens_left
 
 
 def _spell_shortest(speller: Speller, state: MatchState, incomplete: bytes) -> Sequence[int] | None:
@@ -125,8 +125,8 @@ def _characters(incomplete: bytes) -> tuple[int, int]:
     value = lead
     for byte in incomplete[1:]:
         value = value << 6 | byte & 0x3F
-    left = 6 * (length - len(incomplete))
-    return max(value << left, _FIRST[length]), (value << left) | ((1 << left) - 1)
+    missing_bits = 6 * (length - len(incomplete))
+    return max(value << missing_bits, _FIRST[length]), (value << missing_bits) | ((1 << missing_bits) - 1)
 
 
 _CANNOT_FOLLOW = 4  # repetitions; one may also be the beginning of what follows the value
@@ -168,8 +168,8 @@ class _Place:
         if not repeated:
             return "left"
         # a digit more of the last number?
-        known = self.lengths[:-1] if len(repeated) > len(self.repeated) else self.lengths[1:]
-        return _Place(state, repeated, (*known, length), self.counts)
+        lengths = self.lengths[:-1] if len(repeated) > len(self.repeated) else self.lengths[1:]
+        return _Place(state, repeated, (*lengths, length), self.counts)
 
 
 _Step: TypeAlias = _Place | Literal["refused", "ended", "left"]

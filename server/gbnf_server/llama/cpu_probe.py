@@ -102,8 +102,8 @@ def _logits(file: Path, *, repack: bool) -> npt.NDArray[np.float32]:
     return np.concatenate(ends)
 
 
-def _alike(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> bool:
-    cosine = float(one @ other) / float(np.linalg.norm(one) * np.linalg.norm(other))
+def _alike(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32]) -> bool:
+    cosine = float(left @ right) / float(np.linalg.norm(left) * np.linalg.norm(right))
     return cosine >= _ALIKE  # False for NaN
 
 

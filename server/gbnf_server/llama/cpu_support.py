@@ -63,14 +63,14 @@ def cpu_support() -> CpuSupport:
     saved = cache_folder() / "cpu" / f"{_identity()}.json"
     with suppress(OSError, ValueError, TypeError):
         return CpuSupport(**json.loads(saved.read_text("utf-8")))
-    found, is_final = run_cpu_probe()
+    support, is_final = run_cpu_probe()
     if is_final:
         with suppress(OSError):  # without a writable cache folder, each process runs the probe
             saved.parent.mkdir(parents=True, exist_ok=True)
             temporary = saved.with_suffix(f".{os.getpid()}")
-            temporary.write_text(json.dumps(asdict(found)), "utf-8")
+            temporary.write_text(json.dumps(asdict(support)), "utf-8")
             temporary.replace(saved)
-    return found
+    return support
 
 
 def run_cpu_probe() -> tuple[CpuSupport, bool]:
@@ -115,14 +115,14 @@ def model_params() -> Any:
     from gbnf_server.llama.bindings import llama_cpp  # noqa: PLC0415
 
     params = llama_cpp.llama_model_default_params()
-    found = cpu_support()
-    if not found.computes:
+    support = cpu_support()
+    if not support.computes:
         raise SetupError(
-            f"this build of llama.cpp does not run on this CPU: {found.reason}. Compile it here with "
+            f"this build of llama.cpp does not run on this CPU: {support.reason}. Compile it here with "
             f"`{REINSTALL}`; see `gbnf doctor`."
         )
-    if not found.repacks:
-        _log.info("weights are not repacked: %s", found.reason)
+    if not support.repacks:
+        _log.info("weights are not repacked: %s", support.reason)
         params.use_extra_bufts = False
     return params
 

@@ -152,10 +152,10 @@ class Decoder:
         text = self._answer.text
         if self._space_at is not None and self._space_at < len(text):
             self._spaced, self._space_at = text[self._space_at] == " ", None
-        found = self.constraint.forced_continuation(spaced=self._spaced)
-        if found is not None and (space := found.optional_space) is not None:
+        continuation = self.constraint.forced_continuation(spaced=self._spaced)
+        if continuation is not None and (space := continuation.optional_space) is not None:
             self._space_at = len(text) + space
-        return found
+        return continuation
 
     def _is_complete(self) -> bool:
         """Whether nothing can follow, or the token limit has determined where the answer ends."""
@@ -200,41 +200,41 @@ class Decoder:
         """Return the logits of the next token; an evaluation also computes those for the drafts."""
         tokens, sequence = self._answer.tokens, self.sequence
         length = len(prompt) + len(tokens)
-        known = min(len(sequence.cached_tokens), length)
-        if known == length and length in self._logits:
+        cached = min(len(sequence.cached_tokens), length)
+        if cached == length and length in self._logits:
             return self._logits[length]
-        known = min(known, length - 1)
-        if known < len(sequence.cached_tokens):
-            self.kv_cache.roll_back(sequence, known)
-        left = [*prompt[known:], *tokens] if known < len(prompt) else tokens[known - len(prompt) :]
+        cached = min(cached, length - 1)
+        if cached < len(sequence.cached_tokens):
+            self.kv_cache.roll_back(sequence, cached)
+        missing = [*prompt[cached:], *tokens] if cached < len(prompt) else tokens[cached - len(prompt) :]
         drafts: Sequence[Draft] = ()
         # In the batch of a prompt, other kernels would compute the drafts, and their rounding decide ties.
-        if self._drafter is not None and len(left) == 1 and not self._characters.getstate()[0]:
+        if self._drafter is not None and len(missing) == 1 and not self._characters.getstate()[0]:
             drafts = self._drafter.propose(tokens, self._answer.text, forced, spaced=self._spaced)
             drafts = drafts[: self._max_tokens - len(tokens) - 1]
             if len(drafts) < _MIN_DRAFTS:
                 drafts = ()
             self._drafter.evaluated(drafts, length)
         ahead = range(len(drafts) + 1)
-        output_positions = [len(left) - 1 + count for count in ahead]
-        found = self.kv_cache.evaluate(
-            sequence, [*left, *(draft.token for draft in drafts)], self.stop, output_positions
+        output_positions = [len(missing) - 1 + count for count in ahead]
+        evaluated = self.kv_cache.evaluate(
+            sequence, [*missing, *(draft.token for draft in drafts)], self.stop, output_positions
         )
-        self._logits = {length + count: logits for count, logits in zip(ahead, found, strict=True)}
+        self._logits = {length + count: logits for count, logits in zip(ahead, evaluated, strict=True)}
         self._answer.first_token_at = self._answer.first_token_at or time.perf_counter()
-        return found[0]
+        return evaluated[0]
 
-    def _sample(self, logits: Logits, left: int) -> tuple[int, TracedToken | None]:
+    def _sample(self, logits: Logits, tokens_left: int) -> tuple[int, TracedToken | None]:
         """Return the next token, and what the trace says of it."""
         budget = self._budget if self._budget is not None and self._budget.is_active else None
         guard = self._guard if self._guard.is_active else None
         if budget is not None:
-            budget.start_step(left)
+            budget.start_step(tokens_left)
         if guard is not None:
             guard.start_step()
         looked = None if self._recorder is None else self._recorder.look(logits, budget, guard)
         weighted = logits if self.bias is None else self.bias.biased(logits)
-        filters = [each.fits for each in (budget, guard) if each is not None]
+        filters = [limit.fits for limit in (budget, guard) if limit is not None]
         if self.foreign_tokens:
             filters.insert(0, lambda token: token not in self.foreign_tokens)
         fits = (lambda token: all(fits(token) for fits in filters)) if filters else None
@@ -280,10 +280,10 @@ class Decoder:
     def _end_text(self) -> None:
         """Pass on the rest, and drop the text from a stop string on."""
         self._pass_on(self._stops.end())
-        if (found := self._stops.found) is not None:
+        if (stop_string := self._stops.found) is not None:
             answer = self._answer
-            answer.text = answer.text[: answer.text.index(found)]
-            answer.finish_reason, answer.stop_string = "stop", found
+            answer.text = answer.text[: answer.text.index(stop_string)]
+            answer.finish_reason, answer.stop_string = "stop", stop_string
 
     def _pass_on(self, text: str) -> None:
         if text and self.on_text is not None:
@@ -345,8 +345,8 @@ class TraceRecorder:
             self.tokens.append(self._now(TracedToken(self._model.piece(token), "forced", 0.0, 0)))
 
     def _now(self, token: TracedToken) -> TracedToken:
-        left = self._max_tokens - len(self.tokens)
-        return replace(token, at_s=time.perf_counter() - self._started, left=left)
+        tokens_left = self._max_tokens - len(self.tokens)
+        return replace(token, at_s=time.perf_counter() - self._started, left=tokens_left)
 
 
 def log_probabilities(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
@@ -363,5 +363,5 @@ def token_logprob(
     """Return the log-probability of a token, and of the `count` likeliest."""
     values = log_probabilities(logits)
     top = np.argsort(-values, kind="stable")[:count] if count else ()
-    others = tuple((model.piece(int(each)), float(values[each])) for each in top)
+    others = tuple((model.piece(int(likely)), float(values[likely])) for likely in top)
     return TokenLogprob(model.piece(token), float(values[token]), others)

@@ -88,11 +88,11 @@ def following_tokens(
         return []
     end = b"".join(model.piece(token) for token in tokens[-_CONTEXT:]).lstrip(_CONTINUATION_BYTES)
     for before in (end.decode(errors="replace"), ""):
-        found = model.tokenize_exactly(before + text, control_texts)
-        starts = accumulate((len(model.piece(token)) for token in found or ()), initial=0)
-        first = next((index for index, at in enumerate(starts) if at == len(before.encode())), None)
-        if found is not None and first is not None:
-            return found[first:]
+        spelled = model.tokenize_exactly(before + text, control_texts)
+        starts = accumulate((len(model.piece(token)) for token in spelled or ()), initial=0)
+        first = next((index for index, start in enumerate(starts) if start == len(before.encode())), None)
+        if spelled is not None and first is not None:
+            return spelled[first:]
     return None
 
 
@@ -115,14 +115,14 @@ class PromptLookup:
             if len(key) < _SHORTEST_KEY:
                 break
             sections = (text[:-1], *self._sections)
-            if found := [each for section in sections for each in _occurrences(section, key)]:
-                return _shortened(key, found, words, is_value=0 < value == start)
+            if hits := [hit for section in sections for hit in _occurrences(section, key)]:
+                return _shortened(key, hits, words, is_value=0 < value == start)
         return ""
 
     @cached_property
     def _sections(self) -> list[str]:
         """The texts between control tokens, the last one first."""
-        control = {text.encode() for text in self._model.control_token_texts}
+        control = {text.encode() for text in self._model.control_tokens}
         pieces = map(self._model.piece, self._prompt)
         text = b"".join(b"\0" if piece in control else piece for piece in pieces).decode(errors="replace")
         sections = _SEPARATORS.split(text)
@@ -175,8 +175,8 @@ class Drafter:
 
     def _ahead(self, text: str, forced: ForcedContinuation | None, *, spaced: bool) -> tuple[str, int]:
         """Return the text that probably follows, and the number of its bytes before the first guess."""
-        known = "" if forced is None else forced.text
-        nothing = known, len(known.encode())
+        forced_text = "" if forced is None else forced.text
+        nothing = forced_text, len(forced_text.encode())
         drafted, accepted = self._before
         if self.drafted > drafted:  # more words after a guess that was right, one word after another one
             is_right = self.accepted - accepted == self.drafted - drafted
@@ -185,15 +185,15 @@ class Drafter:
         refused = self._history.balance + self.drafted - 2 * self.accepted
         if self._lookup is None or refused > _MOST_REFUSED:
             return nothing
-        lookup, left, started = self._lookup, self._words, -1
+        lookup, words_left, started = self._lookup, self._words, -1
 
         def guess(ahead: str) -> str:
-            nonlocal left, started
-            found = lookup.guess(text + ahead, left) if left > 0 else ""
-            left -= max(1, len(found.split()))
-            if found and started < 0:
+            nonlocal words_left, started
+            guessed = lookup.guess(text + ahead, words_left) if words_left > 0 else ""
+            words_left -= max(1, len(guessed.split()))
+            if guessed and started < 0:
                 started = len(ahead.encode())
-            return found
+            return guessed
 
         if self._constraint is None:
             return guess(""), 0
@@ -231,26 +231,26 @@ class Drafter:
 
 def _occurrences(section: str, key: str) -> list[tuple[str, str]]:
     """Return the character before and the text after each word that begins with `key`, the last one first."""
-    found: list[tuple[str, str]] = []
+    occurrences: list[tuple[str, str]] = []
     start = section.rfind(key)
-    while start >= 0 and len(found) < _MOST_OCCURRENCES:
+    while start >= 0 and len(occurrences) < _MOST_OCCURRENCES:
         before = section[start - 1 : start]
         if not _WORD.match(before):
             end = start + len(key)
-            found.append((before, section[end : end + _LONGEST_GUESS]))
+            occurrences.append((before, section[end : end + _LONGEST_GUESS]))
         start = section.rfind(key, 0, start + len(key) - 1)
-    return found
+    return occurrences
 
 
-def _shortened(key: str, found: Sequence[tuple[str, str]], words: int, *, is_value: bool) -> str:
+def _shortened(key: str, occurrences: Sequence[tuple[str, str]], words: int, *, is_value: bool) -> str:
     """Return the part of the text after an occurrence that may be expected in the answer.
 
     `is_value`: the key is all of a value. If the value probably ends, a quote does.
     """
-    before, text = found[0]
+    before, text = occurrences[0]
     whole = text
     if len(key) < _DISTINCTIVE:
-        for _, other in found[1:]:
+        for _, other in occurrences[1:]:
             pairs = zip(text, other, strict=False)
             text = text[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
     is_value = is_value and text == whole

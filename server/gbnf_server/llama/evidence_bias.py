@@ -83,9 +83,9 @@ class CallPosition:
 
     def _read(self, text: str) -> None:
         reader = self._reader
-        known = len(reader.scalars)
+        read = len(reader.scalars)
         reader.extend(text)
-        for path, written, _ in islice(reader.scalars, known, None):
+        for path, written, _ in islice(reader.scalars, read, None):
             if not written.startswith('"'):
                 self.numbers.append(written)
                 continue
@@ -94,18 +94,18 @@ class CallPosition:
             self.values.add(value)
             self._items.setdefault(path[:-1], []).append(value)
         self.tool = next(iter(self._names), "")
-        at, unfinished = reader.position(), reader.unfinished
-        is_before = at.where in {"value", "inside"}
+        position, unfinished = reader.position(), reader.unfinished
+        is_before = position.where in {"value", "inside"}
         is_quoted = unfinished.startswith('"')
-        self.kind: _Kind = ("key" if at.where == "key" else "string") if is_quoted else "other"
+        self.kind: _Kind = ("key" if position.where == "key" else "string") if is_quoted else "other"
         self.content = unfinished[1:] if is_quoted else ""
-        self.argument = str(at.path[1] if len(at.path) > 1 else (at.keys or ("",))[-1])
-        self.depth = 0 if at.where == "end" else len(at.path) + (not is_before)
-        self.keys = at.keys
-        self.items = self._items.get(at.path[:-1] if is_before else at.path, [])
+        self.argument = str(position.path[1] if len(position.path) > 1 else (position.keys or ("",))[-1])
+        self.depth = 0 if position.where == "end" else len(position.path) + (not is_before)
+        self.keys = position.keys
+        self.items = self._items.get(position.path[:-1] if is_before else position.path, [])
         self.number = unfinished if is_before and not is_quoted else None
-        self.awaits_value = at.where == "value" and at.index is None
-        self.ends_member = self.kind == "string" or at.where == "after" or bool(self.number)
+        self.awaits_value = position.where == "value" and position.index is None
+        self.ends_member = self.kind == "string" or position.where == "after" or bool(self.number)
 
 
 class EvidenceBias:
@@ -148,23 +148,23 @@ class EvidenceBias:
         if position.tool not in self._evidence.arguments and position.tool not in self._evidence.callable:
             return {}
         if position.kind == "key":
-            left = self._left() if in_arguments else ()
-            arguments = self._evidence.arguments.get(position.tool, {}) if left else {}
-            unlikely = (name for name, each in arguments.items() if not each.is_supported)
-            return dict.fromkeys(self._tokens_only_of(unlikely, left), -CHOICE_BONUS)
+            missing = self._missing() if in_arguments else ()
+            arguments = self._evidence.arguments.get(position.tool, {}) if missing else {}
+            unlikely = (name for name, evidence in arguments.items() if not evidence.is_supported)
+            return dict.fromkeys(self._tokens_only_of(unlikely, missing), -CHOICE_BONUS)
         if not in_arguments and not (argument.is_list and position.depth == _ARGUMENTS_DEPTH + 1):
             return self._of_text(()) if position.kind == "string" else {}
-        found = (
+        changes = (
             self._of_text(argument.avoided) if position.kind == "string" and not argument.is_closed else {}
         )
         if position.kind == "string" and argument.choices:
-            found = dict.fromkeys(self._continuing(argument.choices), CHOICE_BONUS)
-        found |= self._of_number(argument.numbers)
+            changes = dict.fromkeys(self._continuing(argument.choices), CHOICE_BONUS)
+        changes |= self._of_number(argument.numbers)
         if in_arguments and position.awaits_value and argument.is_affirmed:
-            found |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", shortest=2)), BONUS)
+            changes |= dict.fromkeys((*self._tokens_of("true"), *self._tokens_of(" true", shortest=2)), BONUS)
         if position.ends_member and (self._has_all() if in_arguments else self._lists_all(argument)):
-            found |= dict.fromkeys(self._commas(), -CHOICE_BONUS)
-        return found | dict.fromkeys(self._early_ends(), -CHOICE_BONUS)
+            changes |= dict.fromkeys(self._commas(), -CHOICE_BONUS)
+        return changes | dict.fromkeys(self._early_ends(), -CHOICE_BONUS)
 
     def _advance(self) -> bool:
         """Read on, and return whether the end of the text is in a call; not in prose, whatever it quotes."""
@@ -253,17 +253,17 @@ class EvidenceBias:
     def _of_number(self, numbers: tuple[str, ...]) -> dict[int, float]:
         """Return the changes in a number; `numbers`: those of the request."""
         written = self._position.number
-        left = [each for each in numbers if numbers.count(each) > self._position.numbers.count(each)]
-        if written is None or not left:
+        unused = [text for text in numbers if numbers.count(text) > self._position.numbers.count(text)]
+        if written is None or not unused:
             return {}
         if not written and (used := self._used()):
-            losing = self._tokens_of(*(each for each in used if each[:1].isdigit()))
-            return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(self._tokens_of(*left), BONUS)
+            losing = self._tokens_of(*(text for text in used if text[:1].isdigit()))
+            return dict.fromkeys(losing, -CHOICE_BONUS) | dict.fromkeys(self._tokens_of(*unused), BONUS)
         if not written:
-            has_share = any(each.startswith("0.") for each in left)
+            has_share = any(text.startswith("0.") for text in unused)
             return dict.fromkeys(self._tokens_of("0"), BONUS) if has_share else {}
-        longer = [each[len(written) :] for each in left if each.startswith(written) and each != written]
-        if written not in left:
+        longer = [text[len(written) :] for text in unused if text.startswith(written) and text != written]
+        if written not in unused:
             return dict.fromkeys(self._tokens_of(*longer), BONUS)
         return {} if longer else dict.fromkeys(self._tokens_of(*"0123456789."), -CHOICE_BONUS)
 
@@ -288,17 +288,17 @@ class EvidenceBias:
     def _has_all(self) -> bool:
         """Return whether the call has all supported arguments and all phrases, and others could follow."""
         arguments = self._evidence.arguments.get(self._position.tool, {})
-        if self._left() or all(each.is_supported for each in arguments.values()):
+        if self._missing() or all(evidence.is_supported for evidence in arguments.values()):
             return False
-        written = [each for each in (*self._position.values, self._position.content) if each]
+        written = [text for text in (*self._position.values, self._position.content) if text]
         return all(
-            any(phrase in each or each in phrase for each in written) for phrase in self._evidence.phrases
+            any(phrase in text or text in phrase for text in written) for phrase in self._evidence.phrases
         )
 
-    def _left(self) -> frozenset[str]:
+    def _missing(self) -> frozenset[str]:
         """Return the supported arguments that the call does not have yet."""
         arguments = self._evidence.arguments.get(self._position.tool, {})
-        supported = (name for name, each in arguments.items() if each.is_supported)
+        supported = (name for name, evidence in arguments.items() if evidence.is_supported)
         return frozenset(supported).difference(self._position.keys)
 
     def _stated_left(self) -> Iterator[str]:
@@ -306,13 +306,13 @@ class EvidenceBias:
         position = self._position
         written = {*position.values, position.content}
         numbers = [*position.numbers, *([position.number] if position.number else [])]
-        for name, each in self._evidence.arguments.get(position.tool, {}).items():
-            if not each.is_stated or name in position.keys:
+        for name, evidence in self._evidence.arguments.get(position.tool, {}).items():
+            if not evidence.is_stated or name in position.keys:
                 continue
-            if each.choices:
-                is_left = written.isdisjoint(each.choices)
+            if evidence.choices:
+                is_left = written.isdisjoint(evidence.choices)
             else:
-                is_left = each.is_affirmed or bool(Counter(each.numbers) - Counter(numbers))
+                is_left = evidence.is_affirmed or bool(Counter(evidence.numbers) - Counter(numbers))
             if is_left:
                 yield name
 

@@ -49,11 +49,11 @@ class LlamaCppConstraint(Constraint):
     @timed
     def allowed(self, tokens: TokenIds) -> TokenMask:
         """Return `allows` for each token."""
-        found = np.zeros(len(tokens), dtype=np.bool_)
+        allowed_mask = np.zeros(len(tokens), dtype=np.bool_)
         for first in range(0, len(tokens), _PART):
             self.stop.begin(_STEP)
-            found[first : first + _PART] = self._grammar.allowed(tokens[first : first + _PART])
-        return self._utf8.accepted(tokens, found)
+            allowed_mask[first : first + _PART] = self._grammar.allowed(tokens[first : first + _PART])
+        return self._utf8.accepted(tokens, allowed_mask)
 
     @timed
     def accept(self, token: int) -> None:

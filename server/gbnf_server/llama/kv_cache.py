@@ -89,12 +89,12 @@ class _Request:
     called: threading.Lock = field(default_factory=threading.Lock)
 
 
-def shared_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
+def shared_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the number of tokens that both begin with."""
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+    for index, (left, right) in enumerate(zip(first, second, strict=False)):
         if left != right:
             return index
-    return min(len(one), len(other))
+    return min(len(first), len(second))
 
 
 class KVCache:
@@ -170,7 +170,7 @@ class KVCache:
             sequence = min(free, key=cost)
             sequence.slot = slot
         with self._lock:
-            donor = max(self._sequences, key=lambda each: each.shared_prefix(tokens, salt))
+            donor = max(self._sequences, key=lambda candidate: candidate.shared_prefix(tokens, salt))
             gain = donor.shared_prefix(tokens, salt) - sequence.shared_prefix(tokens, salt)
             if gain > _NEGLIGIBLE and not self._model.has_recurrent_state:
                 sequence.is_synchronized = False
@@ -214,8 +214,8 @@ class KVCache:
         logits: list[Logits] = []
         first = 0
         while first < len(tokens):
-            left = len(tokens) - first
-            size = left if left <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
+            remaining = len(tokens) - first
+            size = remaining if remaining <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
             here = frozenset(index - first for index in output_positions if index - first < size)
             request = _Request(sequence, tokens[first : first + size], here, stop)
             stop.begin(f"{size} tokens are evaluated")
@@ -284,8 +284,8 @@ class KVCache:
             return [request]
         until = time.monotonic() + min(_WAIT_FRACTION * self._last_s, _MAX_WAIT_S)
         busy = sum(sequence.slot is not None for sequence in self._sequences)
-        while len(self._waiting) < busy and (left := until - time.monotonic()) > 0:
-            self._turn.wait(left)
+        while len(self._waiting) < busy and (seconds_left := until - time.monotonic()) > 0:
+            self._turn.wait(seconds_left)
         chosen, free = [request], _BATCH_SIZE - len(request.tokens)
         for other in self._waiting:
             if other is not request and not other.is_done and len(other.tokens) <= free:

@@ -175,11 +175,6 @@ class NativeModel:
         tokens = (token for token in range(self.size) if attributes(handle, token) & control)
         return {text(handle, token).decode(errors="replace"): token for token in tokens}
 
-    @cached_property
-    def control_token_texts(self) -> frozenset[str]:
-        """The texts of the control tokens."""
-        return frozenset(self.control_tokens)
-
     @property
     def bos_token(self) -> int | None:
         """The token that every prompt begins with, None if the vocabulary adds none."""
@@ -244,10 +239,10 @@ class NativeModel:
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token, for a special one those of its name. They may be incomplete UTF-8."""
-        known = self._pieces.get(token)
-        if known is None:
-            known = self._pieces[token] = self._piece(token)
-        return known
+        piece = self._pieces.get(token)
+        if piece is None:
+            piece = self._pieces[token] = self._piece(token)
+        return piece
 
     @cached_property
     def speller(self) -> Speller:
@@ -281,11 +276,11 @@ class NativeModel:
     @cached_property
     def tokens_by_text(self) -> Mapping[str, int]:
         """The first token of each text that is one token."""
-        found: dict[str, int] = {}
+        tokens: dict[str, int] = {}
         for token, piece in enumerate(self._read_pieces()):
             with suppress(UnicodeDecodeError):
-                found.setdefault(piece.decode(), token)
-        return found
+                tokens.setdefault(piece.decode(), token)
+        return tokens
 
     def _read_pieces(self) -> list[bytes]:
         """Return the pieces of all tokens."""
@@ -329,16 +324,16 @@ class Speller:
                 rest = fewest[end]
                 if rest is None or raw[start:end] not in self._tokens:
                     continue
-                known = fewest[start]
-                if known is None or rest + 1 < known:
+                shortest = fewest[start]
+                if shortest is None or rest + 1 < shortest:
                     fewest[start], ends[start] = rest + 1, end
         if fewest[0] is None:
             return None
         tokens: list[int] = []
-        at = 0
-        while at < size:
-            tokens.append(self._tokens[raw[at : ends[at]]])
-            at = ends[at]
+        offset = 0
+        while offset < size:
+            tokens.append(self._tokens[raw[offset : ends[offset]]])
+            offset = ends[offset]
         return tokens
 
 

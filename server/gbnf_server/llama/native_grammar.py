@@ -61,18 +61,18 @@ class TokenState:
 
     def takes(self, tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return for each token whether it may come next, if the engine allows it."""
-        found = np.isin(tokens, list(self.model.end_tokens))
-        for mark, one, negated in self.marks:
+        allowed = np.isin(tokens, list(self.model.end_tokens))
+        for mark, marked, negated in self.marks:
             if self.state.advance(mark) is not None:
-                found |= (tokens == one) != negated
-        for index in np.flatnonzero(~found):
-            found[index] = self.state.advance(self._read(int(tokens[index]))[0]) is not None
-        return found
+                allowed |= (tokens == marked) != negated
+        for index in np.flatnonzero(~allowed):
+            allowed[index] = self.state.advance(self._read(int(tokens[index]))[0]) is not None
+        return allowed
 
     def after(self, token: int) -> TokenState | None:
         """Return the state after a token."""
         text, incomplete = self._read(token)
-        marks = [mark for mark, one, negated in self.marks if (one == token) != negated]
+        marks = [mark for mark, marked, negated in self.marks if (marked == token) != negated]
         state = self.state.after_any([text, *marks])
         return None if state is None else replace(self, state=state, incomplete=incomplete)
 
@@ -87,8 +87,8 @@ class NativeGrammar:
     def __init__(self, model: NativeModel, sampler: Any, tokens: TokenState | None = None) -> None:
         self._model, self._sampler, self.tokens = model, sampler, tokens
         self._close = weakref.finalize(self, llama_cpp.llama_sampler_free, sampler)
-        self._one = (llama_cpp.llama_token_data * 1)()
-        self._array = llama_cpp.llama_token_data_array(data=self._one, size=1, selected=-1, sorted=False)
+        self._entry = (llama_cpp.llama_token_data * 1)()
+        self._array = llama_cpp.llama_token_data_array(data=self._entry, size=1, selected=-1, sorted=False)
 
     @staticmethod
     def parse(model: NativeModel, gbnf: str, tokens: TokenState | None = None) -> NativeGrammar:
@@ -113,11 +113,11 @@ class NativeGrammar:
 
     def allows(self, token: int) -> bool:
         """Return whether the token may come next (one that ends the generation: whether the text may end)."""
-        entry, array = self._one[0], self._array
+        entry, array = self._entry[0], self._array
         entry.id, entry.logit, entry.p = token, 0.0, 0.0
         array.size, array.selected, array.sorted = 1, -1, False
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        allows = bool(self._one[0].logit == 0.0)
+        allows = bool(self._entry[0].logit == 0.0)
         return allows and (self.tokens is None or bool(self.tokens.takes(np.array([token]))[0]))
 
     def accept(self, token: int) -> None:
@@ -137,10 +137,10 @@ class NativeGrammar:
             sorted=False,
         )
         llama_cpp.llama_sampler_apply(self._sampler, ctypes.byref(array))
-        found = np.asarray(entries["logit"] == 0.0)
+        allowed = np.asarray(entries["logit"] == 0.0)
         if self.tokens is not None:
-            found[found] = self.tokens.takes(tokens[found])
-        return found
+            allowed[allowed] = self.tokens.takes(tokens[allowed])
+        return allowed
 
     def __enter__(self) -> Self:
         return self
@@ -157,15 +157,15 @@ def token_ids(model: NativeModel, grammar: Grammar) -> dict[TokenTerminal, int]:
     ids: dict[TokenTerminal, int] = {}
     for terminal in token_terminals(grammar.rules) if grammar.is_parsed else ():
         token = terminal.token
-        found = model.tokenize(token, special=True) if isinstance(token, str) else [token]
-        if len(found) != 1 or found[0] >= model.size:
-            raise missing_token(model.name, terminal, model.size if isinstance(token, int) else len(found))
-        if found[0] in model.end_tokens and not terminal.negated:
+        tokens = model.tokenize(token, special=True) if isinstance(token, str) else [token]
+        if len(tokens) != 1 or tokens[0] >= model.size:
+            raise missing_token(model.name, terminal, model.size if isinstance(token, int) else len(tokens))
+        if tokens[0] in model.end_tokens and not terminal.negated:
             raise GrammarRefusedError(
                 f"{emit_expr(terminal)} ends the answers of {model.name}, so that no text contains it. "
                 "Leave it out: an answer ends where the rule root does."
             )
-        ids[terminal] = found[0]
+        ids[terminal] = tokens[0]
     if len(ids) > _MOST_MARKS:
         raise GrammarRefusedError(f"it has more than {_MOST_MARKS} different token terminals. Use fewer.")
     return ids
@@ -179,25 +179,25 @@ def native_grammar(model: NativeModel, grammar: Grammar) -> NativeGrammar:
 
 
 def _token_state(model: NativeModel, rules: Rules, ids: Mapping[TokenTerminal, int]) -> TokenState:
-    marks = {terminal: chr(_FIRST_MARK + number) for number, terminal in enumerate(ids)}
+    marks = {key: chr(_FIRST_MARK + number) for number, key in enumerate(ids)}
 
     def marked(expr: Expr) -> Expr:
         return Literal(marks[expr]) if isinstance(expr, TokenTerminal) else with_parts(expr, marked)
 
     productions = {name: marked(expr) for name, expr in rules.productions.items()}
     start = Matcher(Rules(productions, rules.root), with_costs=False).start()
-    return TokenState(model, tuple((marks[one], ids[one], one.negated) for one in ids), start)
+    return TokenState(model, tuple((marks[key], ids[key], key.negated) for key in ids), start)
 
 
 def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
     """Return llama.cpp's reason for refusing a grammar, with the location of the error."""
-    _, found, reason = printed.partition("error parsing grammar: ")
-    if not found:
+    _, label, reason = printed.partition("error parsing grammar: ")
+    if not label:
         last = logged[-1] if logged else "llama.cpp gave no reason"
         return last.partition(": ")[2].strip() or last.strip()
     reason = reason.removesuffix(f"\n\n{gbnf}\n")
-    what, at, rest = reason.partition(" at ")
-    if not at or not gbnf.endswith(rest):
+    what, separator, rest = reason.partition(" at ")
+    if not separator or not gbnf.endswith(rest):
         return reason.strip()
     position = len(gbnf) - len(rest)
     line, column = line_and_column(gbnf, position)

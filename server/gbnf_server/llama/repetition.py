@@ -91,8 +91,8 @@ def _counted(text: str) -> str:
     if not (period := _period(shape)) or not _has_words(shape[-period:]):
         return ""
     units, places = _UNIT.findall(text), set[tuple[int, str]]()
-    for count, at in enumerate(range(len(units) - period, -1, -period), 1):
-        repetition = units[at : at + period]
+    for count, start in enumerate(range(len(units) - period, -1, -period), 1):
+        repetition = units[start : start + period]
         if _NUMBER.sub("0", "".join(repetition)) != shape[-period:]:
             break
         places.update(enumerate(repetition))
@@ -104,10 +104,10 @@ def _counted(text: str) -> str:
 
 def _period(text: str) -> int:
     """Return the shortest period of the last `_LEAST` characters; all longer ones are multiples. 0: none."""
-    at = length = len(text) - _TAIL
-    while (at := text.rfind(text[-_TAIL:], max(length - _LONGEST_PERIOD, 0), at + _TAIL - 1)) >= 0:
-        if _has_period(text, length - at, max(_LEAST, 2 * (length - at))):
-            return length - at
+    start = length = len(text) - _TAIL
+    while (start := text.rfind(text[-_TAIL:], max(length - _LONGEST_PERIOD, 0), start + _TAIL - 1)) >= 0:
+        if _has_period(text, length - start, max(_LEAST, 2 * (length - start))):
+            return length - start
     return 0
 
 

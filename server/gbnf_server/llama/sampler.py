@@ -31,24 +31,24 @@ TokenFilter = Callable[[int], bool]
 _WIDTHS = (64, 1024, 16384)  # of the batches in which tokens are tried; the last batch is the rest
 
 
-def count_kept(truncation: Truncation, known: Ordered, left: Ordered) -> int | None:
-    """Return how many tokens a truncation keeps; None if `known` is too short to determine that.
+def count_kept(truncation: Truncation, logits: Ordered, rest: Ordered) -> int | None:
+    """Return how many tokens a truncation keeps; None if `logits` is too short to determine that.
 
-    `known`: the logits of the first allowed tokens, descending, at least one. `left`: those of all other
+    `logits`: the logits of the first allowed tokens, descending, at least one. `rest`: those of all other
     tokens that may be allowed, none of them greater.
     """
-    if truncation.top_k and len(known) >= truncation.top_k:
-        known, left = known[: truncation.top_k], left[:0]
-    weights = np.exp(known - known[0])
+    if truncation.top_k and len(logits) >= truncation.top_k:
+        logits, rest = logits[: truncation.top_k], rest[:0]
+    weights = np.exp(logits - logits[0])
     before = np.cumsum(weights) - weights
     likely = int(np.count_nonzero(weights >= truncation.min_p))
-    least = most = len(known)
+    least = most = len(logits)
     if truncation.top_p < 1:  # of the mass of the allowed tokens, which is known up to that of `left`
         mass = weights.sum()
         least = int(np.count_nonzero(before < truncation.top_p * mass))
-        most = int(np.count_nonzero(before < truncation.top_p * (mass + np.exp(left - known[0]).sum())))
+        most = int(np.count_nonzero(before < truncation.top_p * (mass + np.exp(rest - logits[0]).sum())))
     least, most = min(least, likely), min(most, likely)
-    return least if least == most and (least < len(known) or not len(left)) else None
+    return least if least == most and (least < len(logits) or not len(rest)) else None
 
 
 class Sampler:
@@ -77,33 +77,33 @@ class Sampler:
             return _greatest(logits, constraint, fits)
         if self._truncation.keeps_all:
             return _greatest(self._keys(logits), constraint, fits)
-        kept = self._kept(logits, constraint, fits)
-        return None if kept is None else int(kept[np.argmax(self._keys(logits[kept]))])
+        tokens = self._truncated(logits, constraint, fits)
+        return None if tokens is None else int(tokens[np.argmax(self._keys(logits[tokens]))])
 
     def _keys(self, logits: Logits) -> npt.NDArray[np.float64]:
         noise = self._random.standard_exponential(len(logits))  # in float32 it would be 0 too often
         np.log(noise, out=noise)
         return np.subtract(logits / np.float64(self._temperature), noise, out=noise)
 
-    def _kept(
+    def _truncated(
         self, logits: Logits, constraint: Constraint | None, fits: TokenFilter | None = None
     ) -> TokenIds | None:
         """Return the allowed tokens that the truncation keeps."""
         if fits is not None:
-            kept = self._kept(logits, constraint)
-            if kept is None or all(fits(int(token)) for token in kept):  # nearly always
-                return kept
-        found = np.empty(0, dtype=np.int64)
-        for allowed, left in _batches(logits, constraint):
+            unfiltered = self._truncated(logits, constraint)
+            if unfiltered is None or all(fits(int(token)) for token in unfiltered):  # nearly always
+                return unfiltered
+        tokens = np.empty(0, dtype=np.int64)
+        for allowed, rest in _batches(logits, constraint):
             if fits is not None:
                 allowed = allowed[[fits(int(token)) for token in allowed]]  # noqa: PLW2901  # the ones that fit
-            found = np.concatenate([found, allowed])
-            if len(found):
+            tokens = np.concatenate([tokens, allowed])
+            if len(tokens):
                 count = count_kept(
-                    self._truncation, logits[found].astype(np.float64), left.astype(np.float64)
+                    self._truncation, logits[tokens].astype(np.float64), rest.astype(np.float64)
                 )
                 if count is not None:
-                    return found[:count]
+                    return tokens[:count]
         return None
 
 
@@ -123,17 +123,17 @@ def _batches(keys: Keys, constraint: Constraint | None) -> Iterator[tuple[TokenI
     tokens = constraint.candidates() if constraint is not None else None
     if tokens is None:
         tokens = np.arange(len(keys))
-    left = keys[tokens]
-    tokens, left = tokens[left > -np.inf], left[left > -np.inf]
-    for width in (*_WIDTHS, len(left)):
-        if not len(left):
+    keys_left = keys[tokens]
+    tokens, keys_left = tokens[keys_left > -np.inf], keys_left[keys_left > -np.inf]
+    for width in (*_WIDTHS, len(keys_left)):
+        if not len(keys_left):
             return
-        if width < len(left):
-            split = np.argpartition(left, len(left) - width)
+        if width < len(keys_left):
+            split = np.argpartition(keys_left, len(keys_left) - width)
             top, rest = split[-width:], split[:-width]
         else:
-            top, rest = np.arange(len(left)), np.arange(0)
+            top, rest = np.arange(len(keys_left)), np.arange(0)
         top.sort()  # equal keys by token, as a mask and an argmax would have it
-        top = top[np.argsort(-left[top], kind="stable")]
-        batch, tokens, left = tokens[top], tokens[rest], left[rest]
-        yield batch if constraint is None else batch[constraint.allowed(batch)], left
+        top = top[np.argsort(-keys_left[top], kind="stable")]
+        batch, tokens, keys_left = tokens[top], tokens[rest], keys_left[rest]
+        yield batch if constraint is None else batch[constraint.allowed(batch)], keys_left

@@ -115,12 +115,12 @@ def install(
     minutes on two cores; for CUDA, longer. Raises SetupError with what is missing, or with the end of the
     log.
     """
-    found = find_llama_server()
-    if found is not None and (gpu not in _GPU_COMPILERS or found == _binary_path(cache_folder(), gpu)):
-        progress(InstallProgress("done", 1.0, f"llama-server is installed: {found}"))
-        return found
+    server = find_llama_server()
+    if server is not None and (gpu not in _GPU_COMPILERS or server == _binary_path(cache_folder(), gpu)):
+        progress(InstallProgress("done", 1.0, f"llama-server is installed: {server}"))
+        return server
     if os.environ.get(SERVER_VARIABLE):
-        raise SetupError(f"${SERVER_VARIABLE} names the server to use, {found}. Unset it to build another.")
+        raise SetupError(f"${SERVER_VARIABLE} names the server to use, {server}. Unset it to build another.")
     _check_tools(gpu)
     cache = cache_folder()
     try:
@@ -221,10 +221,10 @@ def _variant(gpu: Gpu | None) -> str:
 
 def _check_hash(archive: Path) -> None:
     """Raise SetupError for a source of a known version with another hash."""
-    found = file_sha256(archive)
-    if found != (known := _SHA256.get(source_version(), found)):
+    digest = file_sha256(archive)
+    if digest != (expected := _SHA256.get(source_version(), digest)):
         raise SetupError(
-            f"the SHA-256 of {archive.name} is {found}, not {known}. Install again to download it again."
+            f"the SHA-256 of {archive.name} is {digest}, not {expected}. Install again to download it again."
         )
 
 
@@ -282,12 +282,12 @@ class _Build:
             pip = [*pip_command(), "download", "--disable-pip-version-check", "--no-deps"]
             source_only = ["--no-binary", "llama-cpp-python", "--dest", str(downloaded)]
             self._call("download", [*pip, *source_only, f"llama-cpp-python=={source_version()}"])
-            found = next(iter(downloaded.glob("*.tar.gz")), None)
-            if found is None:
+            source = next(iter(downloaded.glob("*.tar.gz")), None)
+            if source is None:
                 raise SetupError(
                     f"pip found no source of llama-cpp-python {source_version()}. See {self._log}."
                 )
-            found.replace(archive)
+            source.replace(archive)
         return archive
 
     def _unpack(self, archive: Path) -> Path:
@@ -359,7 +359,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     try:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        while (left := end - time.monotonic()) > 0 and select.select([pipe], [], [], left)[0]:
+        while (seconds_left := end - time.monotonic()) > 0 and select.select([pipe], [], [], seconds_left)[0]:
             if not os.read(pipe, 1 << 16):
                 break
     finally:  # also after a second Ctrl-C

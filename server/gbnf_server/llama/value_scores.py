@@ -59,28 +59,28 @@ class AnswerScorer:
             # a number ends where something else begins
             least = len((rest + text).encode()) + (text[0] != '"' and bool(tail))
             ends = accumulate(len(self._model.piece(token)) for token in tokens)
-            spelled.append(tokens[: 1 + next(index for index, at in enumerate(ends) if at >= least)])
-        found = dict.fromkeys(range(len(spelled)), 0.0)
+            spelled.append(tokens[: 1 + next(index for index, size in enumerate(ends) if size >= least)])
+        sums = dict.fromkeys(range(len(spelled)), 0.0)
         path: list[int] = []
-        known: list[npt.NDArray[np.float64]] = []  # log-probabilities after each token of the path
-        for index in sorted(found, key=lambda index: spelled[index]):
+        rows: list[npt.NDArray[np.float64]] = []  # log-probabilities after each token of the path
+        for index in sorted(sums, key=lambda index: spelled[index]):
             tokens = spelled[index]
             shared = shared_prefix_length(path, tokens)
-            del known[shared + 1 :]
-            if len(known) < len(tokens):
+            del rows[shared + 1 :]
+            if len(rows) < len(tokens):
                 shown = [*self._tokens[:before], *tokens[:-1]]
-                known += map(log_probabilities, self._logits(shown, len(tokens) - len(known)))
+                rows += map(log_probabilities, self._logits(shown, len(tokens) - len(rows)))
             path = tokens
-            found[index] = float(sum(at[token] for at, token in zip(known, tokens, strict=False)))
-        return list(found.values())
+            sums[index] = float(sum(row[token] for row, token in zip(rows, tokens, strict=False)))
+        return list(sums.values())
 
     def logprobs(self, start: int, end: int) -> tuple[int, Sequence[TokenLogprob]]:
         """Return the tokens of `text[start:end]`, and where in the text the first begins."""
         first, last, begins = token_range(self._text, self._ends, start, end)
         tokens = self._tokens[first:last]
-        logits = self._logits(self._tokens[: last - 1], last - first) if tokens else ()
+        rows = self._logits(self._tokens[: last - 1], last - first) if tokens else ()
         return begins, [
-            token_logprob(self._model, at, token, _REPORTED) for at, token in zip(logits, tokens, strict=True)
+            token_logprob(self._model, row, token, _REPORTED) for row, token in zip(rows, tokens, strict=True)
         ]
 
     def _logits(self, tokens: Sequence[int], count: int) -> Iterator[Logits]:
@@ -89,9 +89,9 @@ class AnswerScorer:
         cached = self._sequence.cached_tokens
         shared = shared_prefix_length(cached, whole)
         self._kv_cache.roll_back(self._sequence, min(shared, len(whole) - count))
-        left = whole[len(cached) :]
-        found = self._kv_cache.evaluate(self._sequence, left, self._stop, range(len(left) - count, len(left)))
-        for index, logits in enumerate(found, len(tokens) + 1 - count):
+        rest = whole[len(cached) :]
+        rows = self._kv_cache.evaluate(self._sequence, rest, self._stop, range(len(rest) - count, len(rest)))
+        for index, logits in enumerate(rows, len(tokens) + 1 - count):
             if self._evidence is not None:
                 bias = EvidenceBias(self._model, self._evidence)
                 bias.accept(b"".join(map(self._model.piece, tokens[:index])).decode(errors="replace"))

@@ -52,8 +52,8 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.events import Refusal, Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.prerequisites import named, succeeded
-from gbnf_server.planner.progress import asked_for, has_nothing_new, said, writes_files
+from gbnf_server.planner.prerequisites import named
+from gbnf_server.planner.progress import asked_for, has_nothing_new, writes_files
 from gbnf_server.planner.run_state import RunState
 
 _MOST_NAMED = 3
@@ -98,18 +98,11 @@ class CallRefusedError(Exception):  # a result of the checks, not a fault of the
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCall:
-    """A call that passed every check, its tool, and its arguments with step references filled in.
+    """A call that passed every check, its tool, and its arguments with step references filled in."""
 
-    `repairs`: changes that parsing it took; `reasoning`: the reasoning in its first field; `preface`: the
-    prose before it.
-    """
-
-    call: dict[str, Any]
+    parsed: ParsedCall
     tool: Tool
     arguments: dict[str, Any]
-    repairs: tuple[str, ...] = ()
-    reasoning: str = ""
-    preface: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,93 +136,81 @@ class OfferedTools:
         return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
-def check_completion(
-    completion: Completion, offer: OfferedTools, state: RunState, options: ResolvedOptions
-) -> AcceptedCall:
+def check_completion(completion: Completion, offer: OfferedTools, state: RunState) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
-    found = _read(completion, offer, options)
-    if options.is_small_native and not succeeded(state.steps):
-        found = _with_proposed_call(found, offer)
+    parsed = _read(completion, offer, state.options)
+    if state.options.is_small_native:
+        parsed = replace(parsed, preface="")  # it is asked as in its benches: with its calls alone
+        parsed = parsed if state.succeeded else _with_proposed_call(parsed, offer)
     try:
-        # a small model is asked as in its benches: with its calls alone
-        preface = "" if options.is_small_native else found.preface
-        accepted = replace(_checked(found, offer, state, options), preface=preface)
+        accepted = check_call(_corrected(parsed, offer, state), offer, state)
         _check_length(accepted.tool, completion)
         return accepted
     except CallRefusedError as refused:
         name = None
-        if isinstance(found.call, dict):
-            refused.call, name = found.call, found.call.get("name")
+        if isinstance(parsed.call, dict):
+            refused.call, name = parsed.call, parsed.call.get("name")
         refused.tool = next((tool for tool in offer.callable if tool.name == name), None)
         raise
 
 
-def _with_proposed_call(found: ParsedCall, offer: OfferedTools) -> ParsedCall:
+def _with_proposed_call(parsed: ParsedCall, offer: OfferedTools) -> ParsedCall:
     """Return the call that an answer proposes between prose, if it is possible now; otherwise the answer."""
-    if found.call["name"] == FINAL_ANSWER.name:
-        message = found.call["arguments"]["message"]
+    if parsed.call["name"] == FINAL_ANSWER.name:
+        message = parsed.call["arguments"]["message"]
         with suppress(UnreadableCallError):
             if isinstance(parse_tool_calls(message, offer.own), FinalAnswer):
-                return found
+                return parsed
             proposed = CallsInText().read(message, offer.own, steps=offer.refers_to)
             if proposed.call["name"] != FINAL_ANSWER.name:
-                return replace(proposed, reasoning=found.reasoning, preface="")
-    return found
+                return replace(proposed, reasoning=parsed.reasoning, preface="")
+    return parsed
 
 
-def _checked(
-    found: ParsedCall, offer: OfferedTools, state: RunState, options: ResolvedOptions
-) -> AcceptedCall:
-    call, reasoning = found.call, found.reasoning
+def _corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> ParsedCall:
+    """Return a call without its reasoning; that of a small model with texts as the request spells them."""
+    call, reasoning, repairs = parsed.call, parsed.reasoning, parsed.repairs
     if nests_deeper(call, MAX_DEPTH):  # the code below recurses into it, and JSON has no limit
         raise CallRefusedError(
             "invalid", f"the call is nested deeper than {MAX_DEPTH} arrays and objects; write a flatter one"
         )
-    if options.reasoning == "field":
+    if state.options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
-    repairs = found.repairs
     is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
-    if options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
-        known = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
-        arguments = as_requested(call["arguments"], said(state), known)
+    if state.options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
+        results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
+        arguments = as_requested(call["arguments"], state.request, results_text)
         arguments = with_message(arguments, state.query)
         results = [step.result for step in state.steps if step.result is not None]
         if results and isinstance(entries := results[-1].get("entries"), list):
-            arguments = with_content(arguments, said(state), entries)
+            arguments = with_content(arguments, state.request, entries)
         called = next(tool for tool in offer.callable if tool.name == call["name"])
         if offer.evidence is not None:
             arguments = with_stated_choices(arguments, called, offer.evidence)
         if called.run.effect == "read":
-            arguments = with_known_paths(arguments, called, f"{said(state)} {known}")
+            arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
         elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
             arguments = with_folders(arguments)  # the file is still to be written
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
-    return check_call(call, offer, state, options, repairs=repairs, reasoning=reasoning)
+    return replace(parsed, call=call, repairs=repairs, reasoning=reasoning)
 
 
-def check_call(
-    call: Any,
-    offer: OfferedTools,
-    state: RunState,
-    options: ResolvedOptions,
-    *,
-    repairs: tuple[str, ...] = (),
-    reasoning: str = "",
-) -> AcceptedCall:
+def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> AcceptedCall:
     """Return a call that may be executed, whoever wrote it. Raises `CallRefusedError`."""
+    call, repairs = parsed.call, parsed.repairs
     verdict = validate_call(call, offer.callable, steps=offer.refers_to)
     if not verdict.ok:
-        raise CallRefusedError("invalid", _too_early(call, offer, options) or "; ".join(verdict.errors))
+        raise CallRefusedError("invalid", _too_early(call, offer, state.options) or "; ".join(verdict.errors))
     if copied := copied_placeholder(call["arguments"]):
         raise CallRefusedError("invalid", f"{copied!r} is a placeholder; write the value itself")
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
-    if options.is_small and tool.run.effect == "write":
+    if state.options.is_small and tool.run.effect == "write":
         limited = _only_named(call, tool, offer, state)
         if limited is not call:
             call, repairs = limited, (*repairs, "files: only those that the request names")
-    changes = options.is_small_native and tool.run.effect == "write" and tool.affinity
+    changes = state.options.is_small_native and tool.run.effect == "write" and tool.affinity
     if changes and (unread := _unread(call["arguments"], state)):
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
     if changes and _adds_nothing(call["arguments"], state):
@@ -239,21 +220,21 @@ def check_call(
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
     reason = state.calls.refusal(tool, call)
-    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state, options)):
+    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
-        for refusal, problem in _message_faults(call["arguments"]["message"], state, options):
+        for refusal, problem in _message_faults(call["arguments"]["message"], state):
             raise CallRefusedError(refusal, problem)
     try:
         arguments = fill_references(tool, call["arguments"], state.entries)
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
-    return AcceptedCall(call, tool, arguments, repairs, reasoning)
+    return AcceptedCall(replace(parsed, call=call, repairs=repairs), tool, arguments)
 
 
 def _is_apology(arguments: Mapping[str, Any], state: RunState) -> bool:
     """Return whether a text of a call is the apology of a model, for a request that asks for none."""
-    return not _APOLOGETIC.search(said(state)) and any(map(_APOLOGY.search, argument_values(arguments)))
+    return not _APOLOGETIC.search(state.request) and any(map(_APOLOGY.search, argument_values(arguments)))
 
 
 _APOLOGY = re.compile(
@@ -272,23 +253,23 @@ def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: Ru
 
     Raises `CallRefusedError` if it is none without them.
     """
-    entries = {each for several in state.entries.values() for each in several if isinstance(each, str)}
+    entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
     with suppress(ValueError):  # references that do not fit are refused later
         arguments = fill_references(tool, call["arguments"], state.entries)
-        if unnamed := unnamed_files(arguments, said(state), entries):
-            kept = {
+        if unnamed := unnamed_files(arguments, state.request, entries):
+            args = {
                 name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
                 for name, value in arguments.items()
             }
-            limited = call | {"arguments": kept}
-            if [] in kept.values() or not validate_call(limited, offer.callable, steps=offer.refers_to).ok:
+            limited = call | {"arguments": args}
+            if [] in args.values() or not validate_call(limited, offer.callable, steps=offer.refers_to).ok:
                 error = f"the request is not about {', '.join(sorted(unnamed))}"
                 raise CallRefusedError("invalid", error)
             return limited
     return call
 
 
-def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> Iterator[tuple[Refusal, str]]:
+def _message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str]]:
     """Yield why a message is no answer."""
     if is_blank(message):
         yield "invalid", "the message of final_answer is blank; write the answer"
@@ -296,17 +277,17 @@ def _message_faults(message: str, state: RunState, options: ResolvedOptions) -> 
         yield "invalid", "the message is no answer; write a sentence"
     if _is_data(message, state):
         yield "invalid", "the message is raw data of a result; write what it says in a sentence"
-    answers_next = options.is_small_native and succeeded(state.steps)
+    answers_next = state.options.is_small_native and state.succeeded
     if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
         yield "unparsed", "the text is a call that is not possible now; make another call, or answer"
-    wants_data = _ASKS_FOR_DATA.search(said(state)) is not None
-    if options.is_small_native and not wants_data and _CALL_INSIDE.search(message):
+    wants_data = _ASKS_FOR_DATA.search(state.request) is not None
+    if state.options.is_small_native and not wants_data and _CALL_INSIDE.search(message):
         yield "invalid", "the message has a call in it; write the answer in words"
     if not wants_data and begins_call(message):
         yield "unparsed", "the text begins like a call, and none can be read; write one call, or an answer"
-    if options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
+    if state.options.is_small_native and len(words(state.query)) > 3 and words(message) == words(state.query):
         yield "invalid", "the message repeats the request; write an answer to it"
-    if _repeats_refusal(message, state) or _is_read(message, state, options):
+    if _repeats_refusal(message, state) or _is_read(message, state):
         yield "invalid", "the message repeats an error or an instruction; write an answer to the request"
 
 
@@ -325,7 +306,7 @@ def _unread(arguments: Mapping[str, Any], state: RunState) -> str:
 def _adds_nothing(arguments: Mapping[str, Any], state: RunState) -> bool:
     """Return whether a call would write only what was read of the file that the request adds to."""
     read = state.steps[-1].result if state.steps else None
-    entries = [each for each in (read or {}).get("entries") or () if isinstance(each, str)]
+    entries = [entry for entry in (read or {}).get("entries") or () if isinstance(entry, str)]
     if len(entries) != 1 or appends(state.query) not in argument_values(arguments):
         return False
     texts = [json.loads(f'"{text}"') for text in argument_values(arguments) if text != appends(state.query)]
@@ -338,8 +319,8 @@ def _only_makes_folders(tool: Tool) -> bool:
 
 def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:
     """Return the names of the tools of which a text that should be an answer has a call."""
-    found = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
-    calls = found.calls if isinstance(found, ToolCalls) else ()
+    parsed = parse_tool_calls(text.lstrip("> \t\r\n"), tools)  # a quoted call is none
+    calls = parsed.calls if isinstance(parsed, ToolCalls) else ()
     return tuple(call.name for call in calls if call.name != FINAL_ANSWER.name)
 
 
@@ -349,8 +330,8 @@ def proposed_tool(text: str, offered: tuple[Tool, ...], pool: tuple[Tool, ...]) 
     That is the first of one or two that it names, by names that are no words and not after a negation: a
     longer list tells what the tools do.
     """
-    at = {tool: re.search(rf"\b{re.escape(tool.name)}\b", text) for tool in pool if "_" in tool.name}
-    named = sorted((found.start(), tool.name, tool) for tool, found in at.items() if found)
+    mentions = {tool: re.search(rf"\b{re.escape(tool.name)}\b", text) for tool in pool if "_" in tool.name}
+    named = sorted((mention.start(), tool.name, tool) for tool, mention in mentions.items() if mention)
     if not 0 < len(named) < _LIST or _NEGATION.search(text[: named[0][0]]):
         return None
     return named[0][-1] if named[0][-1] in offered else None
@@ -366,7 +347,7 @@ def _repeats_refusal(message: str, state: RunState) -> bool:
     """Return whether an answer has only words that the model has read about one refused text."""
     refused = (step for step in state.steps if step.refusal is not None)
     errors = [set(words(error_text(step.number, step.error or ""))) for step in refused]
-    return any(len(said) > 2 and set(said) <= error for said in _said(message) for error in errors)
+    return any(len(part) > 2 and set(part) <= error for part in _said(message) for error in errors)
 
 
 def _said(message: str) -> tuple[list[str], ...]:
@@ -380,28 +361,28 @@ def _without_label(text: str) -> str:
     return rest if rest and len(words(label)) <= _LONGEST_LABEL else text
 
 
-def _is_read(message: str, state: RunState, options: ResolvedOptions) -> bool:
+def _is_read(message: str, state: RunState) -> bool:
     """Return whether an answer is a text that the model has read, or nearly, perhaps after a label.
 
     What a tool returned may be the answer, but not as the message with the step's number.
     """
     several = _said(message)
     request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
-    if any(words(each["content"]) in several for each in outcomes):
+    if any(words(message_read["content"]) in several for message_read in outcomes):
         return True
     added = request["content"].removeprefix(state.query)
     texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
-    texts |= {tool.description(options.language) for tool in state.described}
+    texts |= {tool.description(state.options.language) for tool in state.described}
     texts |= {step.error for step in state.steps if step.error}
-    for each in outcomes:
-        outcome, *more = each["content"].split("\n\n")
+    for message_read in outcomes:
+        outcome, *more = message_read["content"].split("\n\n")
         texts |= {*more, *_error_in(outcome)}
     day = str(state.started_at.date())  # it may be what is asked for
     parts = {part for text in texts for part in _SENTENCE_END.split(text) if day not in part}
     return any(
-        2 < len(said) >= _NEARLY_WHOLE * len(text) and f" {' '.join(said)} " in f" {' '.join(text)} "
+        2 < len(part) >= _NEARLY_WHOLE * len(text) and f" {' '.join(part)} " in f" {' '.join(text)} "
         for text in map(words, texts | parts)
-        for said in several
+        for part in several
     )
 
 
@@ -411,12 +392,12 @@ def _is_data(message: str, state: RunState) -> bool:
     It is a part of a result, has a whole one in it, or has no values but those of results. A label before it
     and a word or two behind it say nothing.
     """
-    label, data = ("", []) if _ASKS_FOR_DATA.search(said(state)) else _json_values(message)
+    label, data = ("", []) if _ASKS_FOR_DATA.search(state.request) else _json_values(message)
     results = [step.result for step in state.steps if step.result is not None]
-    (own, values), (containers, known) = _parts(data), _parts(results)
-    has_result = any(each in containers for each in data) or any(each and each in results for each in own)
+    (own, values), (containers, known_values) = _parts(data), _parts(results)
+    has_result = any(part in containers for part in data) or any(part and part in results for part in own)
     # behind a label, some of the values may be what was asked for
-    return bool(data) and (has_result or (not label and bool(values) and values <= known))
+    return bool(data) and (has_result or (not label and bool(values) and values <= known_values))
 
 
 def _json_values(message: str) -> tuple[str, list[Any]]:
@@ -425,8 +406,8 @@ def _json_values(message: str) -> tuple[str, list[Any]]:
     with suppress(InvalidJsonError):
         inner = parse_json(text) if text[:1] == '"' else None
         text = inner.strip() if isinstance(inner, str) else text
-    at = next((at for at, sign in enumerate(text) if sign in "[{"), len(text))
-    label, rest = text[:at].strip(" \t\r\n*_`"), text[at:]
+    start = next((start for start, sign in enumerate(text) if sign in "[{"), len(text))
+    label, rest = text[:start].strip(" \t\r\n*_`"), text[start:]
     if re.search(r"\d|[^:]\Z", label) or len(words(label)) > _LONGEST_LABEL:
         return label, []
     values: list[Any] = []
@@ -596,12 +577,12 @@ def result_entries(result: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entries) if isinstance(entries, list) else ()
 
 
-def _candidate_values(entries: Sequence[Any], given: Any, schema: Any) -> Iterator[Any]:
-    """Yield values of a property with the entries appended to `given`, the most likely first."""
-    texts = [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in entries]
+def _candidate_values(entries: Sequence[Any], value: Any, schema: Any) -> Iterator[Any]:
+    """Yield values of a property with the entries appended to `value`, the most likely first."""
+    texts = [entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False) for entry in entries]
     declared = schema.get("type") if isinstance(schema, Mapping) else None
-    if (given is None or isinstance(given, list)) and declared != "string":
-        yield [*(given or []), *entries]
-        yield [*(given or []), *texts]
-    if (given is None or isinstance(given, str)) and declared != "array":
-        yield "\n".join([*([given] if given else []), *texts])
+    if (value is None or isinstance(value, list)) and declared != "string":
+        yield [*(value or []), *entries]
+        yield [*(value or []), *texts]
+    if (value is None or isinstance(value, str)) and declared != "array":
+        yield "\n".join([*([value] if value else []), *texts])

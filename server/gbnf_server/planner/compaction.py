@@ -62,15 +62,6 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """The next compaction, and the tokens of the prompt before and after it, estimated."""
-
-    compaction: Compaction
-    tokens_before: int
-    tokens_after: int
-
-
-@dataclass(frozen=True, slots=True)
 class PromptMeter:
     """Estimates the tokens of a prompt from its size in bytes and the prompts whose tokens were counted.
 
@@ -143,11 +134,11 @@ def next_compaction(
     options: ResolvedOptions,
     *,
     overflowed: bool = False,
-) -> Change | None:
+) -> tuple[Compaction, int, int] | None:
     """Return the weakest compaction that frees enough tokens, else the one that frees the most.
 
-    None if the prompt is short enough now, or if none makes it shorter. `overflowed`: it is known to be too
-    long.
+    With the tokens of the prompt before and after it, estimated. None if the prompt is short enough now, or
+    if none makes it shorter. `overflowed`: it is known to be too long.
     """
 
     def size(compaction: Compaction) -> int:
@@ -157,22 +148,22 @@ def next_compaction(
     most = _most_tokens(meter, options)
     if not overflowed and (most is None or meter.estimate(now) <= most):
         return None
-    sizes = {each: size(each) for each in _candidates(current, len(steps))}
-    shorter = [each for each in sizes if sizes[each] < now]
+    sizes = {candidate: size(candidate) for candidate in _candidates(current, len(steps))}
+    shorter = [candidate for candidate in sizes if sizes[candidate] < now]
     if not shorter:
         return None
-    found = shorter[0]
+    chosen = shorter[0]
     if most is not None:
         fixed = meter.estimate(prompt_size([system, *history[: len(history) - 2 * len(steps)]]))
         room = max(most - fixed, 0)
         enough = (
-            each
+            candidate
             for freed in (room // 2, room // 4, 0)
-            for each in shorter
-            if meter.estimate(sizes[each]) <= most - freed
+            for candidate in shorter
+            if meter.estimate(sizes[candidate]) <= most - freed
         )
-        found = next(enough, min(shorter, key=lambda each: sizes[each]))
-    return Change(found, meter.estimate(now), meter.estimate(sizes[found]))
+        chosen = next(enough, min(shorter, key=lambda candidate: sizes[candidate]))
+    return chosen, meter.estimate(now), meter.estimate(sizes[chosen])
 
 
 def _most_tokens(meter: PromptMeter, options: ResolvedOptions) -> int | None:

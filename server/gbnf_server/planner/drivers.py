@@ -139,9 +139,9 @@ class _Driving:
             return
         effect.pieces.append(event)
         if self.text and event.text:
-            said = "".join(delta.text for delta in event.deltas if isinstance(delta, TextDelta))
-            at = self.environment.clock()
-            written = TextWritten(at, effect.step, effect.purpose, event.text, said)
+            answer_text = "".join(delta.text for delta in event.deltas if isinstance(delta, TextDelta))
+            now = self.environment.clock()
+            written = TextWritten(now, effect.step, effect.purpose, event.text, answer_text)
             self._hook_errors += self.environment.call_hooks(written)
             yield written
 

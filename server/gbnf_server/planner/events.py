@@ -66,7 +66,7 @@ class _Json:
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as JSON."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {member.name: _plain(getattr(self, member.name)) for member in fields(self)}  # type: ignore[arg-type]  # every subclass is a dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ to the model, which tries again. Types are those of pydantic (models, dataclasse
 enums, unions), or a JSON Schema.
 
     extraction = extract(Invoice, text, model="smollm2")
-    for each in extract_many(Invoice, texts, model=…, log="invoices.jsonl"): …
+    for extraction in extract_many(Invoice, texts, model=…, log="invoices.jsonl"): …
     for invoice in extract_stream(Invoice, text, model=…): …      # partial instances, as they grow
     choice = choose(["spam", "ham"], text, model=…)               # choice.probabilities
 """
@@ -113,12 +113,12 @@ class Extraction(Generic[T]):
     @property
     def probabilities(self) -> dict[str, float]:
         """The probability of each part that has one, by JSON Pointer."""
-        return {each.pointer: each.probability for each in self.values}
+        return {part.pointer: part.probability for part in self.values}
 
     @property
     def alternatives(self) -> dict[str, dict[str, float]]:
         """By JSON Pointer, the JSON texts that were possible and their probabilities, where they were few."""
-        return {each.pointer: dict(each.alternatives) for each in self.values if each.alternatives}
+        return {part.pointer: dict(part.alternatives) for part in self.values if part.alternatives}
 
     def to_json(self) -> dict[str, Any]:
         """Return the value and its probabilities as JSON."""
@@ -128,7 +128,7 @@ class Extraction(Generic[T]):
             "spans": dict(self.spans),
             "usage": {key: count for key, count in asdict(self.usage).items() if count},
             "seconds": round(self.seconds, 3),
-            "refused": [each.problem for each in self.attempts if each.problem],
+            "refused": [attempt.problem for attempt in self.attempts if attempt.problem],
         }
 
 
@@ -234,10 +234,10 @@ class Extractor(Generic[T]):
                         written = ""
                     case TextWritten():
                         written += event.text
-                        given = self._target.partial(written)
-                        if given is not None and given != shown:
-                            shown = given
-                            yield given if reader is None else reader.partial(given)
+                        partial_value = self._target.partial(written)
+                        if partial_value is not None and partial_value != shown:
+                            shown = partial_value
+                            yield partial_value if reader is None else reader.partial(partial_value)
                     case RunFinished(run=run):
                         yield self._result(run).value
 
@@ -246,7 +246,7 @@ class Extractor(Generic[T]):
     ) -> AsyncGenerator[Extraction[T] | ExtractionError]:
         """Yield the result of each text, in order, several at a time; see `extract_many`."""
         with nullcontext() if log is None else RunLog(Path(log), partial(self._logged, log)) as results:
-            known = {} if results is None else results.entries
+            logged = {} if results is None else results.entries
             unanswered = Unanswered(AnswerTimeoutError, ServerResponseError)
 
             async def result(text: str) -> Extraction[T] | ExtractionError:
@@ -255,7 +255,7 @@ class Extractor(Generic[T]):
                 except ValueError as error:
                     return ExtractionError(str(error), (), "error")
                 key = digest(text)
-                if records := known.get(key):  # of an earlier process, each once
+                if records := logged.get(key):  # of an earlier process, each once
                     return self._read(records.pop(0))
                 run = await unanswered.result(self._planner.arun(text))
                 if isinstance(run, BackendError):
@@ -267,8 +267,8 @@ class Extractor(Generic[T]):
                 return self._read(record)
 
             async with aclosing(in_order(texts, result, concurrency)) as read:
-                async for each in read:
-                    yield each
+                async for extraction in read:
+                    yield extraction
 
     def _logged(self, log: Path | str, entry: Any) -> tuple[str, Any]:
         """Return which text an entry of a log is of, and the record."""
@@ -298,16 +298,16 @@ class Extractor(Generic[T]):
             hangs = run.outcome == "exhausted" and is_ended
             outcome = "error" if run.outcome == "failed" else "hang" if hangs else "invalid"
             return {"error": f"{tried}{problem}", "attempts": attempts, "outcome": outcome}
-        json_value = self._target.given(last.call["arguments"])
-        known = self._target.schema, run.query, run.started_at.date(), self._order
-        spans = self._spans and taken_spans(json_value, *known)
+        json_value = self._target.json_value(last.call["arguments"])
+        source = self._target.schema, run.query, run.started_at.date(), self._order
+        spans = self._spans and taken_spans(json_value, *source)
         return {
             "json": json_value,
             "spans": spans or {},
             "values": [
-                asdict(replace(each, pointer=pointer))
-                for each in last.probabilities
-                if (pointer := self._target.pointer(each.pointer)) is not None
+                asdict(replace(probability, pointer=pointer))
+                for probability in last.probabilities
+                if (pointer := self._target.pointer(probability.pointer)) is not None
             ],
             "usage": asdict(Usage(run.prompt_tokens, run.completion_tokens, run.cached_tokens)),
             "seconds": run.duration_s,
@@ -316,14 +316,14 @@ class Extractor(Generic[T]):
 
     def _read(self, record: Mapping[str, Any]) -> Extraction[T] | ExtractionError:
         """Return the result of a record."""
-        attempts = tuple(Attempt(**each) for each in record["attempts"])
+        attempts = tuple(Attempt(**attempt) for attempt in record["attempts"])
         if "error" in record:
             return ExtractionError(record["error"], attempts, record.get("outcome", "invalid"))
-        values = tuple(ValueProbability(**each) for each in record["values"])
-        given, usage = record["json"], Usage(**record["usage"])
-        known = values, usage, record["seconds"], attempts, self.findings, record.get("spans", {})
+        values = tuple(ValueProbability(**probability) for probability in record["values"])
+        json_value, usage = record["json"], Usage(**record["usage"])
+        details = values, usage, record["seconds"], attempts, self.findings, record.get("spans", {})
         try:
-            return Extraction(self._target.read(given), given, *known)
+            return Extraction(self._target.read(json_value), json_value, *details)
         except ValueError as error:  # a validator may have changed since, or remember what it has seen
             return ExtractionError(str(error), attempts)
 
@@ -394,8 +394,8 @@ async def aextract_many(
     """As `extract_many`, for an event loop."""
     extractor = await asyncio.to_thread(Extractor[Any], type_, concurrency=concurrency, **options)
     async with aclosing(extractor.amany(texts, log, concurrency)) as results:
-        async for each in results:
-            yield each
+        async for extraction in results:
+            yield extraction
 
 
 def extract_stream(type_: type[T] | Any, text: str, **options: Unpack[Options]) -> Generator[T, None, None]:
@@ -432,17 +432,17 @@ async def achoose(
 
 class _Chooser(Extractor[T]):
     def choice(self, extraction: Extraction[T]) -> Choice[T]:
-        known = next((each for each in extraction.values if each.pointer == ""), None)
-        if known is None:
+        chosen = next((part for part in extraction.values if part.pointer == ""), None)
+        if chosen is None:
             return Choice(extraction.value, {})
-        shares = known.alternatives or ((json.dumps(extraction.json), known.probability),)
-        probabilities = {self._target.read(json.loads(each)): share for each, share in shares}
+        shares = chosen.alternatives or ((json.dumps(extraction.json), chosen.probability),)
+        probabilities = {self._target.read(json.loads(text)): share for text, share in shares}
         return Choice(next(iter(probabilities)), probabilities)
 
 
 def _chooser(choices: Any, question: str, options: Options) -> _Chooser[Any]:
     is_list = isinstance(choices, Sequence) and not isinstance(choices, str)
-    if is_list and not all(each is None or isinstance(each, str | int | float) for each in choices):
+    if is_list and not all(choice is None or isinstance(choice, str | int | float) for choice in choices):
         raise ValueError(f"choices is {choices!r}; they must be strings, numbers, booleans or None")
     if is_list and not 1 < len(set(choices)) == len(choices):
         raise ValueError(f"choices is {choices!r}; it must have at least two values, all different")
@@ -495,12 +495,12 @@ class _Target(Generic[T]):
     def check(self, arguments: Mapping[str, Any], _context: Any) -> dict[str, Any]:
         """Accept the arguments. Raises ExecutorError for those that a validator refuses."""
         try:
-            self.read(self.given(arguments))
+            self.read(self.json_value(arguments))
         except ValueError as error:
             raise ExecutorError(str(error)) from None
         return {"accepted": True}
 
-    def given(self, arguments: Mapping[str, Any]) -> Any:
+    def json_value(self, arguments: Mapping[str, Any]) -> Any:
         """Return the JSON value in the arguments."""
         return arguments[_WRAPPED] if self.is_wrapped else arguments
 
@@ -509,14 +509,14 @@ class _Target(Generic[T]):
         prefix = f"/arguments/{_WRAPPED}" if self.is_wrapped else "/arguments"
         return pointer.removeprefix(prefix) if f"{pointer}/".startswith(f"{prefix}/") else None
 
-    def read(self, given: Any) -> T:
+    def read(self, json_value: Any) -> T:
         """Return the value. Raises ValueError, which names the field."""
         if self.reader is not None:
-            value: T = self.reader.read(given)
+            value: T = self.reader.read(json_value)
             return value
-        if problem := violation(self.schema, given):
+        if problem := violation(self.schema, json_value):
             raise ValueError(problem)
-        return given  # type: ignore[no-any-return]  # a JSON value
+        return json_value  # type: ignore[no-any-return]  # a JSON value
 
     def partial(self, text: str) -> Any:
         """Return the JSON value so far, None if there is none."""
@@ -524,6 +524,6 @@ class _Target(Generic[T]):
 
         try:
             call = from_json(text[text.index("{") :].encode(), allow_partial="trailing-strings")
-            return self.given(call["arguments"])
+            return self.json_value(call["arguments"])
         except (ValueError, KeyError, TypeError):
             return None

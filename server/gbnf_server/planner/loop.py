@@ -22,7 +22,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from math import inf
 from typing import Any, TypeAlias
@@ -67,7 +67,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, SURE
-from gbnf_server.planner.prerequisites import OrderedTools, answer_of, named, order_tools, succeeded
+from gbnf_server.planner.prerequisites import answer_of, named, order_tools
 from gbnf_server.planner.progress import (
     fits_alone,
     has_nothing_new,
@@ -75,7 +75,6 @@ from gbnf_server.planner.progress import (
     is_harmless,
     narrowed,
     nearest,
-    said,
     unused,
 )
 from gbnf_server.planner.repeats import MAX_READS, canonical
@@ -116,27 +115,26 @@ def plan(
     of the tools allows no run.
     """
     check_request(query)
-    said = [message["content"] for message in history if message["role"] == "user"]
+    texts = [message["content"] for message in history if message["role"] == "user"]
     if options.language == "auto":  # that of the first request, since the system message stays the same
-        options = replace(options, language=request_language((*said, query)[0], tools))
-    state = RunState(query, turn, clock(), images, options.providers, history=list(history), said=said)
+        options = replace(options, language=request_language((*texts, query)[0], tools))
+    state = RunState(query, turn, clock(), options, images=images, history=[*history], earlier_texts=texts)
     state.calls.repeats_all = options.repeat_calls
     state.calls.most_reads = 1 if options.is_small_native else MAX_READS
     if options.is_small_native and options.filter:
-        request = "\n".join([query, *said])
         state.takes_entries = {
             tool.name: target for tool in tools for target in tool.step_references.values() if target
         }
-        tools = tuple(narrowed(tool, request) for tool in tools)
-    order = order_tools(tools, options)
+        tools = tuple(narrowed(tool, state.request) for tool in tools)
+    state.order = order = order_tools(tools, options)
     if (
         order.final_answer is None
         and len(order.tools) == 1
         and fits_lines(order.tools[0])
         and not options.ask_user
     ):
-        options = replace(options, only_tool=order.tools[0])
-    return _Loop(options, clock, state, order).run()
+        state.options = replace(options, only_tool=order.tools[0])
+    return _Loop(clock, state).run()
 
 
 def check_request(query: str) -> None:
@@ -149,16 +147,13 @@ def check_request(query: str) -> None:
         raise ValueError(f"the request contains a lone surrogate at index {error.start}") from None
 
 
-@dataclass(frozen=True, slots=True)
 class _Loop(ModelCalls):
-    order: OrderedTools
-
     def run(self) -> Planning:
         state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
         state.history.append({**asked, "images": state.images} if state.images else asked)
-        selection = select(self.order.tools, state, options)
-        dropped = {**self.order.unreachable, **selection.dropped}
+        selection = select(state)
+        dropped = {**state.order.unreachable, **selection.dropped}
         yield from self.emit(
             RunStarted(
                 state.started_at,
@@ -172,21 +167,21 @@ class _Loop(ModelCalls):
         )
         if selection.notice:
             yield from self.warn(selection.notice)
-        for tool, reason in self.order.unreachable.items():
+        for tool, reason in state.order.unreachable.items():
             yield from self.warn(f"the tool {tool.name} is never offered: {reason}")
         for tool in selection.kept:
             for finding in tool.findings:
                 yield from self.warn(str(finding))
         lost = False
         try:
-            run, loop = None, self
+            run = None
             while run is None:
                 try:
-                    run = yield from loop._step()
+                    run = yield from self._step()
                 except RequestNotSupportedError as error:
-                    if options.call_format != "server" or error.field != "tools" or loop is not self:
+                    if self.options.call_format != "server" or error.field != "tools":
                         raise
-                    loop = yield from self._in_text(error)
+                    yield from self._ask_in_text(error)
         except GbnfError as error:
             if (cut := state.unfinished) is not None:
                 step = Step(cut.step, cut.text, model_s=cut.duration_s, reasoning=cut.reasoning)
@@ -217,26 +212,26 @@ class _Loop(ModelCalls):
             error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
             return state.finish("blocked", self.clock(), error=error)
         state.number += 1
-        yield from self.choose_tool(self.order.tools)
+        yield from self.choose_tool()
         begun = self.clock()
-        offer = whole = offer_tools(self.order, state, options)
+        offer = whole = offer_tools(state)
         seconds = (self.clock() - begun).total_seconds()
-        if (yield from self.only_prose(offer, self.order.tools)):
+        if (yield from self.only_prose(offer)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
             described = () if state.speaks else offer.described
             offer = replace(offer, callable=ending, grammar=options.protocol.prose(), described=described)
         for reason in sorted(state.left_out):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
-        at = self.clock()
+        started_at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         evidence = None if offer.evidence is None else offer.evidence.summary()
         facts = names, offer.refers_to, seconds, offer.excluded, evidence
-        yield from self.emit(StepStarted(at, state.number, *facts))
+        yield from self.emit(StepStarted(started_at, state.number, *facts))
         if not names:
             error = "every call that is left would repeat an earlier one"
             if not offer.left_out:
                 error = "no tool can be called before an earlier step has entries"
-            return state.finish("blocked", at, error=f"{error}{self._still_required()}")
+            return state.finish("blocked", started_at, error=f"{error}{self._still_required()}")
         if offer.only_answers:
             return (yield from self._answer_done())
         try:
@@ -246,17 +241,17 @@ class _Loop(ModelCalls):
                 if state.speaks or offer is whole:
                     completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
-            step = Step(state.number, "", model_s=(self.clock() - at).total_seconds())
+            step = Step(state.number, "", model_s=(self.clock() - started_at).total_seconds())
             return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))
         try:
-            accepted = check_completion(completion, offer, state, options)
+            accepted = check_completion(completion, offer, state)
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
-            may_be_done = is_answer and options.is_small_native and succeeded(state.steps)
-            if may_be_done and (state.blocked_in_a_row or not unused(self.order.tools, state, options)):
+            may_be_done = is_answer and options.is_small_native and state.succeeded
+            if may_be_done and (state.blocked_in_a_row or not unused(state)):
                 return (yield from self._answer_done())
             return (yield from self._block(step, refused, offer))
-        unsure = [each for each in step.probabilities if each.probability < options.confirm_below]
+        unsure = [value for value in step.probabilities if value.probability < options.confirm_below]
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
             unsure = []
         if unsure and options.ask_user:
@@ -264,41 +259,42 @@ class _Loop(ModelCalls):
                 accepted, unsure = yield from self._ask_values(accepted, unsure, offer)
             except CallRefusedError as refused:
                 return (yield from self._block(step, refused, offer))
-        call = accepted.call
-        reasoning = accepted.reasoning or step.reasoning
+        parsed, call = accepted.parsed, accepted.parsed.call
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            if options.is_small_native and succeeded(state.steps) and proposes_call(answer, self.order.tools):
-                left = unused(self.order.tools, state, options)
-                if not left or state.blocked_in_a_row:
+            if options.is_small_native and state.succeeded and proposes_call(answer, state.order.tools):
+                tools_left = unused(state)
+                if not tools_left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
-                return (yield from self._call_instead(step, left, offer))
-            may_call = state.choice and not succeeded(state.steps) and not state.blocked_in_a_row
+                return (yield from self._call_instead(step, tools_left, offer))
+            may_call = state.choice and not state.succeeded and not state.blocked_in_a_row
             sure = tuple(tool for tool in whole.own if state.choice.get(tool.name, -inf) > SURE)
-            tool = proposed_tool(answer, sure, self.order.tools) if may_call else None
-            if tool and is_harmless(tool, self.order.tools, state):
+            tool = proposed_tool(answer, sure, state.order.tools) if may_call else None
+            if tool and is_harmless(tool, state):
                 return (yield from self._call_instead(step, (tool,), whole))
         state.blocked_in_a_row = 0
         message = options.protocol.call_message(call, state.number)
-        if accepted.preface and call["name"] != FINAL_ANSWER.name:
-            preface = clip(accepted.preface, SHOWN_CHARACTERS)
+        if parsed.preface and call["name"] != FINAL_ANSWER.name:
+            preface = clip(parsed.preface, SHOWN_CHARACTERS)
             message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
         state.history.append(message)
-        step = replace(step, call=call, repairs=accepted.repairs, reasoning=reasoning)
+        reasoning = parsed.reasoning or step.reasoning
+        step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
             if options.is_small:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
-        yield from self._execute(accepted.tool, step, accepted.arguments, offer, unsure)
+        yield from self._execute(accepted, step, offer, unsure)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
 
-    def _in_text(self, error: RequestNotSupportedError) -> Part[_Loop]:
-        """Return the rest of a run whose server refuses tools: the prompt describes them instead."""
-        state, in_text = self.state, replace(self.options, call_format="text")
+    def _ask_in_text(self, error: RequestNotSupportedError) -> Part[None]:
+        """Go on with a run whose server refuses tools: the prompt describes them instead."""
+        state = self.state
+        state.options = replace(state.options, call_format="text")
         yield from self.warn(f"{error}. The prompt describes the tools instead (call format text)")
         state.number -= 1
         state.in_system_message = state.described = ()
@@ -309,7 +305,6 @@ class _Loop(ModelCalls):
                 "content": "\n".join(filter(None, [message["content"], *calls])),
             }
             state.history[index] = {**plain, "images": message["images"]} if "images" in message else plain
-        return replace(self, options=in_text)
 
     def _after_draft(self, draft: str, offer: OfferedTools, whole: OfferedTools) -> OfferedTools:
         """Return what is offered after the draft of an answer: all tools if it calls one of them.
@@ -319,10 +314,10 @@ class _Loop(ModelCalls):
         """
         choice = self.state.choice
         proposed = proposed_calls(draft, whole.described)
-        named = None if proposed else proposed_tool(draft, self.order.tools, self.order.tools)
+        named = None if proposed else proposed_tool(draft, self.state.order.tools, self.state.order.tools)
         is_chosen = bool(proposed) and proposed[0] == max(choice, key=choice.__getitem__, default="")
         is_chosen = is_chosen or (named is not None and choice.get(named.name, -inf) > SURE)
-        unrelated = is_about(said(self.state), whole.own) is False and not is_chosen
+        unrelated = is_about(self.state.request, whole.own) is False and not is_chosen
         if (proposed or named) and unrelated:
             self.state.speaks = True
             return replace(offer, described=())
@@ -351,9 +346,8 @@ class _Loop(ModelCalls):
 
     def _may_answer(self) -> bool:
         """Return whether a text may end the run: no required tool is missing, and no tool ends it instead."""
-        answer = self.order.final_answer
-        done = succeeded(self.state.steps)
-        return answer is not None and answer.name not in missing_prerequisites((answer,), done)
+        answer = self.state.order.final_answer
+        return answer is not None and not missing_prerequisites((answer,), self.state.succeeded)
 
     def _exhausted(self, limit: str) -> Run:
         error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
@@ -361,7 +355,7 @@ class _Loop(ModelCalls):
 
     def _still_required(self) -> str:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
-        missing = set(self.options.required) - succeeded(self.state.steps)
+        missing = set(self.options.required) - self.state.succeeded
         names = ", ".join(named(sorted(missing), "any"))
         return names and f", and these required tools have not succeeded: {names}"
 
@@ -374,28 +368,28 @@ class _Loop(ModelCalls):
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.is_small_native and state.calls.is_done(refused.call)
-            repetitions = [each.text for each in state.steps if each.refusal == "repeated"]
+            repetitions = [earlier.text for earlier in state.steps if earlier.refusal == "repeated"]
             state.only_repeats = is_done and step.text in repetitions and self._may_answer()
-            state.answers_next = is_done or has_nothing_new(refused.call, state, self.options)
+            state.answers_next = is_done or has_nothing_new(refused.call, state)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
-        if state.preference and is_answer and offer.own and not succeeded(state.steps):
+        if state.preference and is_answer and offer.own and not state.succeeded:
             # it has nothing to say that it has not read
-            likely = nearest(self.order.tools, state, LIKELY)
+            likely = nearest(state.order.tools, state, LIKELY)
             state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
         is_text = is_text or (is_answer and not offer.own)
-        if is_text and state.choice and not succeeded(state.steps):
-            state.speaks = is_about(said(state), self.order.tools) is False
+        if is_text and state.choice and not state.succeeded:
+            state.speaks = is_about(state.request, state.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
         )
         told, tool = refused.error, refused.tool
-        is_again = refused.refusal == "repeated" or any(step.text == each.text for each in state.steps)
+        is_again = refused.refusal == "repeated" or any(step.text == earlier.text for earlier in state.steps)
         may_stay = refused.refusal == "invalid" and not is_again
         # the tool that the request needs stays, since its call can be corrected
-        if not (may_stay and tool and fits_alone(tool, offer.own, state, self.options)):
+        if not (may_stay and tool and fits_alone(tool, offer.own, state)):
             told = self._counted(told, tool, offer, is_again)
         error = error_text(state.number, told)
         state.history += self.options.protocol.refused_messages(step.text, refused.call, error, step.number)
@@ -419,48 +413,40 @@ class _Loop(ModelCalls):
 
         Raises `CallRefusedError` if the call would be a repetition with these values.
         """
-        left = []
+        uncertain = []
         for value in unsure:
             _, field, *path = value.pointer.split("/")
             if field != "arguments" or not path or not value.alternatives:
-                left.append(value)
+                uncertain.append(value)
                 continue
-            given = {text: json.loads(text) for text, _ in value.alternatives}
-            known = {each if isinstance(each, str) else text: each for text, each in given.items()}
+            parsed = {text: json.loads(text) for text, _ in value.alternatives}
+            choices = {choice if isinstance(choice, str) else text: choice for text, choice in parsed.items()}
             question = f"{accepted.tool.name}: which {'/'.join(path)}?"
             try:
-                answer = yield from self._waiting(AskPerson(question, tuple(known)))
+                answer = yield from self._waiting(AskPerson(question, tuple(choices)))
             except ExecutorError:  # there is nobody to ask
-                left.append(value)
+                uncertain.append(value)
                 continue
-            call = deepcopy(accepted.call)
-            set_value(call["arguments"], path, known.get(answer, answer))
-            repairs, reasoning = accepted.repairs, accepted.reasoning
+            call = deepcopy(accepted.parsed.call)
+            set_value(call["arguments"], path, choices.get(answer, answer))
             try:
-                accepted = check_call(
-                    call, offer, self.state, self.options, repairs=repairs, reasoning=reasoning
-                )
+                accepted = check_call(replace(accepted.parsed, call=call), offer, self.state)
             except CallRefusedError as refused:
                 if refused.refusal == "repeated":
                     refused.call, refused.tool = call, accepted.tool
                     raise
-                left.append(value)
-        return accepted, left
+                uncertain.append(value)
+        return accepted, uncertain
 
     def _execute(
-        self,
-        tool: Tool,
-        done: Step,
-        arguments: dict[str, Any],
-        offer: OfferedTools,
-        unsure: Sequence[ValueProbability],
+        self, accepted: AcceptedCall, step: Step, offer: OfferedTools, unsure: Sequence[ValueProbability]
     ) -> Part[None]:
         """Execute a valid call, with approval if required, and add its result to the history."""
-        assert done.call is not None
+        call, tool, arguments = accepted.parsed.call, accepted.tool, accepted.arguments
         state, number = self.state, self.state.number
         today = state.started_at.date()
         changes = tool.run.effect == "write" and tool.affinity  # others may not say that they only read
-        past = invented_past(arguments, said(state), today) if changes else ()
+        past = invented_past(arguments, state.request, today) if changes else ()
         asks = tool.run.confirm or bool(unsure) or bool(past)
         if past:
             yield from self.warn(f"step {number}: {', '.join(past)} is in the past, and not in the request")
@@ -474,29 +460,29 @@ class _Loop(ModelCalls):
         try:
             result = yield from self._perform(tool, arguments, printed.append, asks=asks)
         except GbnfError as error:
-            at = self.clock()
-            seconds = (at - begun).total_seconds()
+            ended_at = self.clock()
+            seconds = (ended_at - begun).total_seconds()
             fault: ToolFault = "timeout" if isinstance(error, ExecutorTimeoutError) else "error"
             fault = "denied" if isinstance(error, _DeniedError) else fault
             output = "\n".join([*printed, *getattr(error, "__notes__", ())])
-            state.calls.add_failure(done.call, str(error))
+            state.calls.add_failure(call, str(error))
             if str(error).startswith(NOBODY_ANSWERS):
                 state.calls.add_unapproved(tool, str(error))
             self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
-            yield from self.emit(ToolFailed(at, number, tool.name, fault, str(error), seconds, output))
-            state.steps.append(replace(done, error=str(error), fault=fault, tool_s=seconds, output=output))
+            yield from self.emit(ToolFailed(ended_at, number, tool.name, fault, str(error), seconds, output))
+            state.steps.append(replace(step, error=str(error), fault=fault, tool_s=seconds, output=output))
             if not isinstance(error, ExecutorError):
                 raise  # not the tool's error but the machine's: the model can't handle it
             return
-        at = self.clock()
-        seconds = (at - begun).total_seconds()
-        state.calls.add_result(tool, done.call, result)
+        ended_at = self.clock()
+        seconds = (ended_at - begun).total_seconds()
+        state.calls.add_result(tool, call, result)
         if entries := result_entries(result):
             state.entries[number] = entries
         self._tell(result_text(number, result), tool)
         output = "\n".join(printed)
-        yield from self.emit(ToolDone(at, number, tool.name, result, seconds, output))
-        state.steps.append(replace(done, result=result, tool_s=seconds, output=output))
+        yield from self.emit(ToolDone(ended_at, number, tool.name, result, seconds, output))
+        state.steps.append(replace(step, result=result, tool_s=seconds, output=output))
 
     def _counted(
         self, error: str, tool: Tool | None, offer: OfferedTools, is_repetition: bool = False
@@ -521,10 +507,10 @@ class _Loop(ModelCalls):
                 AskPerson(arguments["question"], tuple(arguments.get("options", ())))
             )
             assert isinstance(answer, str)
-            self.state.said.append(answer)
+            self.state.earlier_texts.append(answer)
             return {"answer": answer, "entries": [answer]}
         if tool == FIND_TOOLS:
-            return find_tools(arguments["query"], self.order.tools, self.state, self.options)
+            return find_tools(arguments["query"], self.state)
         if asks:
             call = {"name": tool.name, "arguments": arguments}
             asked = canonical(call)

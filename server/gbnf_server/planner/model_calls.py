@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, TypeAlias, TypeVar
@@ -31,6 +31,7 @@ from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion, Request, ToolChoice
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import reasoning_grammar, reasoning_message
+from gbnf_server.planner import salvage
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.events import (
@@ -48,7 +49,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, preference, read_choice
-from gbnf_server.planner.progress import choice_scores, said, said_choice
+from gbnf_server.planner.progress import choice_scores, said_choice
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import declared_tools, select, system_message
 from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError, MalformedTextError
@@ -79,9 +80,13 @@ _NOW_CALL = {"en": "Now write the next call.", "it": "Ora scrivi la prossima chi
 class ModelCalls:
     """The model calls of one run."""
 
-    options: ResolvedOptions
     clock: Clock
     state: RunState
+
+    @property
+    def options(self) -> ResolvedOptions:
+        """The options of the run, of which the call format may change."""
+        return self.state.options
 
     def seconds_left(self) -> float:
         """Return the seconds that are left for the run; infinity without a limit."""
@@ -105,28 +110,26 @@ class ModelCalls:
                 if not (yield from self._compact(system, overflowed=True)):
                     raise
 
-    def choose_tool(self, pool: tuple[Tool, ...]) -> Part[None]:
+    def choose_tool(self) -> Part[None]:
         """Ask a small model which of many tools a request needs first, unless its words say so."""
         state, options = self.state, self.options
         if state.number > 1 or not (options.asks_first and options.filter and options.dialect == "gbnf"):
             return
-        kept = select(pool, state, options).kept
-        if len(kept) > FEW:
-            state.choice = said_choice(kept, state, options)
-            state.choice = state.choice or (yield from self._choice(pool, kept, tuple(state.history)))
-            state.preference = preference(choice_scores(kept, state, options), state.choice, options.ranker)
+        tools = select(state).kept
+        if len(tools) > FEW:
+            state.choice = said_choice(tools, state)
+            state.choice = state.choice or (yield from self._choice(tools, tuple(state.history)))
+            state.preference = preference(choice_scores(tools, state), state.choice, options.ranker)
 
-    def _choice(
-        self, pool: tuple[Tool, ...], kept: tuple[Tool, ...], asked: tuple[Message, ...]
-    ) -> Part[Mapping[str, float]]:
-        """Ask which of the tools `kept` is needed first; return the log-probability of each, by name.
+    def _choice(self, tools: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
+        """Ask which of some tools is needed first; return the log-probability of each, by name.
 
         At most those that fit best, if no more can be scored. {} if it is unknown.
         """
-        state, options = self.state, self.options
-        scores = choice_scores(kept, state, options)
-        best = sorted(kept, key=lambda tool: -scores.get(tool, 0.0))[:MAX_ALTERNATIVES]
-        names = tuple(tool.name for tool in kept if tool in best)
+        state, options, pool = self.state, self.options, self.state.order.tools
+        scores = choice_scores(tools, state)
+        best = sorted(tools, key=lambda tool: -scores.get(tool, 0.0))[:MAX_ALTERNATIVES]
+        names = tuple(tool.name for tool in tools if tool in best)
         # the same for all requests, so that they share the prefix
         listed = tuple(tool for tool in pool if len(pool) <= MAX_ALTERNATIVES or tool.name in names)
         declared = tuple(declare_purpose(tool, language=options.language) for tool in listed)
@@ -140,7 +143,7 @@ class ModelCalls:
             return {}  # by a template that needs arguments, for one
         return read_choice(completion, names)
 
-    def only_prose(self, offer: OfferedTools, pool: tuple[Tool, ...]) -> Part[bool]:
+    def only_prose(self, offer: OfferedTools) -> Part[bool]:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
         names = {tool.name for tool in offer.callable}
@@ -151,14 +154,14 @@ class ModelCalls:
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
-        kept = select(pool, state, options).kept
-        about = is_about(said(state), kept if state.choice else offer.own)
+        tools = select(state).kept
+        about = is_about(state.request, tools if state.choice else offer.own)
         if odds is None or not state.choice or about is not False:
             return odds is not None and odds < LEAST_CALL_ODDS[about]
         if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
             return odds < LEAST_CALL_ODDS[False]
         greeting: Message = {"role": "user", "content": GREETING}
-        return not is_clear(state.choice, (yield from self._choice(pool, kept, (greeting,))))
+        return not is_clear(state.choice, (yield from self._choice(tools, (greeting,))))
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state
@@ -175,9 +178,9 @@ class ModelCalls:
         )
         if not change:
             return False
-        state.compaction = found = change.compaction
-        tokens = change.tokens_before, change.tokens_after
-        yield from self.emit(HistoryCompacted(self.clock(), state.number, found.tier, found.steps, *tokens))
+        state.compaction, *tokens = change
+        tier, steps = state.compaction.tier, state.compaction.steps
+        yield from self.emit(HistoryCompacted(self.clock(), state.number, tier, steps, *tokens))
         return True
 
     def _generate(self, offer: OfferedTools, system: Message) -> Part[tuple[Completion, Step]]:
@@ -186,8 +189,8 @@ class ModelCalls:
         if state.speaks:  # without the name of a tool, or dates, after the request
             added = f"{state.query}\n\n"
             messages = tuple(
-                {**each, "content": state.query} if each["content"].startswith(added) else each
-                for each in messages
+                {**message, "content": state.query} if message["content"].startswith(added) else message
+                for message in messages
             )
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
@@ -279,17 +282,13 @@ class ModelCalls:
                 raise
             completion, ended = unfinished(call.pieces), error
         assert isinstance(completion, Completion)
-        at = self.clock()
-        seconds = (at - begun).total_seconds()
+        ended_at = self.clock()
+        seconds = (ended_at - begun).total_seconds()
         state.meter = state.meter.measured(completion, messages)
-        state.tokens.update(
-            prompt=completion.usage.prompt_tokens,
-            completion=completion.usage.completion_tokens,
-            cached=completion.usage.cached_tokens,
-        )
+        state.tokens.update(asdict(completion.usage))
         odds = call_odds(completion, options.protocol.call_begin) if purpose == "choice" else None
         called = ModelCalled(
-            at,
+            ended_at,
             state.number,
             completion.text,
             completion.finish_reason,
@@ -322,10 +321,8 @@ class ModelCalls:
 
         Not while a call waits for approval, since the request is not finished.
         """
-        from gbnf_server.planner import salvage  # noqa: PLC0415 - most runs end with an answer
-
         state, options = self.state, self.options
-        done = salvage.found(state.steps)
+        done = salvage.with_results(state.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
         assert run.error is not None
@@ -339,19 +336,17 @@ class ModelCalls:
             messages = salvage.messages(state.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(messages, grammar, "salvage")
-                found = salvage.read(completion, state.query, done, options.language)
+                answer = salvage.read(completion, state.query, done, options.language)
             except GbnfError as error:
-                found = salvage.answer_from_results(done, options.language, f"error: {error}")
+                answer = salvage.answer_from_results(done, options.language, f"error: {error}")
         else:
-            found = salvage.answer_from_results(done, options.language, "error: the server is gone")
-        return state.finish("salvaged", self.clock(), answer=found.text, error=run.error, salvage=found)
+            answer = salvage.answer_from_results(done, options.language, "error: the server is gone")
+        return state.finish("salvaged", self.clock(), answer=answer.text, error=run.error, salvage=answer)
 
     def answer_done(self) -> Part[tuple[Completion, SalvagedAnswer]]:
         """Ask a small model for the answer from the results alone: after its calls, it writes another."""
-        from gbnf_server.planner import salvage  # noqa: PLC0415 - most models end a run themselves
-
         state, options = self.state, self.options
-        done = salvage.found(state.steps)
+        done = salvage.with_results(state.steps)
         asked = salvage.answer_messages(state.query, done, options.language)
         # as if it were to give an order: it begins again, with the word that says what it is to tell
         changes = any(
@@ -371,9 +366,7 @@ class ModelCalls:
 
     def with_unread(self, answer: str, least: float = 0.5) -> str:
         """Return an answer with the entries of the last result, of a read, if it says too little of them."""
-        from gbnf_server.planner import salvage  # noqa: PLC0415 - as above
-
-        done = salvage.found(self.state.steps)
+        done = salvage.with_results(self.state.steps)
         reads = {tool.name for tool in self.state.described if tool.run.effect == "read"}
         is_read = bool(done) and done[-1].name in reads
         return salvage.with_unread(answer, self.state.query, done, least) if is_read else answer

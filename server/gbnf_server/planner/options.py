@@ -228,7 +228,7 @@ class ResolvedOptions(PlannerOptions):
         if call_format == "server" and not info.takes_tools:
             hint = "Use the call format text."
             raise RequestNotSupportedError(backend.name, "the call format server", hint)
-        given = {each.name: getattr(options, each.name) for each in fields(PlannerOptions)}
+        chosen = {option.name: getattr(options, option.name) for option in fields(PlannerOptions)}
         is_small = info.is_small(native=call_format == "native") and options.hints
         has_evidence = info.uses_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
@@ -237,7 +237,7 @@ class ResolvedOptions(PlannerOptions):
         chooses = call_format == "native" and is_asked
         limit = SMALL_MODEL_TOOLS if is_small and not chooses else MAX_TOOLS
         return cls(
-            **given
+            **chosen
             | {
                 "call_format": call_format,
                 "max_tools": limit if is_auto else options.max_tools,

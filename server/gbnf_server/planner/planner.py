@@ -219,5 +219,5 @@ class Planner:
 
 def _check(query: str, history: Sequence[Exchange]) -> None:
     """Raise ValueError for a request that is blank, or contains a lone surrogate."""
-    for each in (query, *(exchange.query for exchange in history)):
-        check_request(each)
+    for request in (query, *(exchange.query for exchange in history)):
+        check_request(request)

@@ -66,8 +66,8 @@ def read_choice(completion: Completion, names: tuple[str, ...]) -> Mapping[str, 
     if not shares:
         with suppress(ValueError, KeyError, TypeError):
             shares = {json.loads(completion.text)["name"]: told.probability}
-    left = max(1 - sum(shares.values()), 0) / max(len(set(names) - shares.keys()), 1)
-    return {name: math.log(max(shares.get(name, left), _LEAST_SHARE)) for name in names} if shares else {}
+    rest = max(1 - sum(shares.values()), 0) / max(len(set(names) - shares.keys()), 1)
+    return {name: math.log(max(shares.get(name, rest), _LEAST_SHARE)) for name in names} if shares else {}
 
 
 def is_clear(choice: Mapping[str, float], neutral: Mapping[str, float]) -> bool:

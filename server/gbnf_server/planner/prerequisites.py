@@ -9,27 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gbnf.errors import PoolError, suggestion
-from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, OfferPolicy, Tool
+from gbnf.tools import ASK_USER, FINAL_ANSWER, OfferPolicy, Tool
 from gbnf.tools.prerequisites import ANY_TOOL, unreachable_tools, with_prerequisites
-from gbnf_server.planner.events import Step
 from gbnf_server.planner.options import PlannerOptions
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedTools:
-    """The tools of a run, with the order that its options add.
-
-    `tools`: those that a step may offer. `final_answer`: None if only a terminal tool can end the run.
-    `unreachable`: the other tools of the pool, each with the reason why no step can offer it.
-    """
-
-    tools: tuple[Tool, ...]
-    final_answer: Tool | None
-    unreachable: Mapping[Tool, str]
+from gbnf_server.planner.run_state import OrderedTools
 
 
 def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
@@ -65,12 +52,6 @@ def order_tools(pool: Sequence[Tool], options: PlannerOptions) -> OrderedTools:
     return OrderedTools(tools, None if unreachable.pop(final_answer, None) else described, unreachable)
 
 
-def succeeded(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
-    names = frozenset(step.name for step in steps if step.name is not None and step.result is not None)
-    return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
-
-
 def named(names: Iterable[str], any_tool: str = "another tool") -> list[str]:
     """Return required names for a message."""
     return [any_tool if name == ANY_TOOL else name for name in names]
@@ -100,8 +81,8 @@ def _with_options(tool: Tool, options: PlannerOptions) -> Tool:
     return tool if offer == tool.offer else replace(tool, offer=offer)
 
 
-def _check_names(option: str, names: Collection[str], known: Sequence[str]) -> None:
+def _check_names(option: str, names: Collection[str], possible: Sequence[str]) -> None:
     for name in names:
-        if name not in known:
-            hint = suggestion(name, known)
+        if name not in possible:
+            hint = suggestion(name, possible)
             raise PoolError(f"{option} names {name!r}, which the pool does not have.{hint}")

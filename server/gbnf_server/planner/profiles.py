@@ -71,7 +71,7 @@ def find(model: ModelKey, folder: Path | None = None) -> list[tuple[Profile, Pat
     """Return the profiles of a model, each for other tools. Raises SetupError if a profile is invalid."""
     folder = folder or profiles_folder()
     paths = sorted(folder.glob("*.toml")) if folder.is_dir() else []
-    return [(found, path) for path in paths if (found := load(path)).model.matches(model)]
+    return [(profile, path) for path in paths if (profile := load(path)).model.matches(model)]
 
 
 def load(path: Path) -> Profile:

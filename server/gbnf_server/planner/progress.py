@@ -48,9 +48,8 @@ from gbnf.tools.request_values import (
 )
 from gbnf.tools.requested_texts import appends
 from gbnf.tools.tool import with_arguments
-from gbnf_server.planner.options import SMALL_MODEL_MARGIN, ResolvedOptions
+from gbnf_server.planner.options import SMALL_MODEL_MARGIN
 from gbnf_server.planner.preference import LIKELY, NEAR, SURE, near_best
-from gbnf_server.planner.prerequisites import succeeded
 from gbnf_server.planner.run_state import RunState
 
 
@@ -66,30 +65,30 @@ def narrowed(tool: Tool, request: str) -> Tool:
     alone = replace(tool, args={key: value for key, value in args.items() if key != "requires_one_of"})
     evidence = gather_evidence(request, [alone], "arguments")
     assert evidence is not None
-    known = evidence.arguments[tool.name]
-    names = {name for name, said_of_it in known.items() if said_of_it.is_supported}
+    arguments = evidence.arguments[tool.name]
+    names = {name for name, said_of_it in arguments.items() if said_of_it.is_supported}
     choices = json.dumps(args["properties"]).casefold()
     is_dated = any(word.casefold() not in choices for word in named_dates(request, _ANY_DAY))
     for group in args.get("requires_one_of", ()):
         if names.isdisjoint(group):
             dated = [name for name in group if is_dated and _takes_times(args["properties"].get(name))]
-            names.update([name for name in (*dated, *group) if name in known][:1])
-    texts = [name for name in known if _takes_any_text(args["properties"][name])]
+            names.update([name for name in (*dated, *group) if name in arguments][:1])
+    texts = [name for name in arguments if _takes_any_text(args["properties"][name])]
     if names.isdisjoint(texts) and any(map(_PROPER_NAME.fullmatch, names_in(request))):
         names.update(texts)  # for what the request names: the time in Tokyo
-    kept = [name for name in known if name in names and name not in tool.step_references]
-    if not set(args.get("required", ())) <= set(kept):
+    chosen = [name for name in arguments if name in names and name not in tool.step_references]
+    if not set(args.get("required", ())) <= set(chosen):
         return tool
     most = times_in(request)
     if not most or _RECURRING.search(request):
-        return with_arguments(tool, kept)
+        return with_arguments(tool, chosen)
     properties = {
         name: {**schema, "maxItems": max(most, schema.get("minItems", 0))}
         if "maxItems" not in schema and schema.get("type") == "array" and _takes_times(schema.get("items"))
         else schema
         for name, schema in args["properties"].items()
     }
-    return with_arguments(replace(tool, args={**args, "properties": properties}), kept)
+    return with_arguments(replace(tool, args={**args, "properties": properties}), chosen)
 
 
 Effect: TypeAlias = Literal["read", "write"]
@@ -143,7 +142,7 @@ def dates_to_tell(
         dates |= {request[span.start : span.end]: span.value for span in spans}
     for tool in tools if dates else ():
         schemas = tool.args.get("properties", {}).values()
-        items = [each.get("items", each) for each in schemas if isinstance(each, Mapping)]
+        items = [schema.get("items", schema) for schema in schemas if isinstance(schema, Mapping)]
         if any(map(_takes_times, items)) and (tool in preferred or common_words(request, tool)):
             return dates
     return {}
@@ -166,22 +165,22 @@ def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tu
     return tuple(past)
 
 
-def has_nothing_new(call: Mapping[str, Any], state: RunState, options: ResolvedOptions) -> bool:
+def has_nothing_new(call: Mapping[str, Any], state: RunState) -> bool:
     """Return whether a call of a small model shows that it has nothing else to do for the request.
 
     It repeats a call that is done although no value of the request is left, or calls the same tool again: for
     a request that asks for one thing, or with nothing more of the request and the results.
     """
-    done = calls_done(state)
-    if not options.is_small_native:
+    done = state.done_calls
+    if not state.options.is_small_native:
         return False
-    is_all = is_covered(said(state), done)
-    if call.get("name") not in succeeded(state.steps):
+    is_all = is_covered(state.request, done)
+    if call.get("name") not in state.succeeded:
         return is_all and state.calls.is_done(call)
     if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
-    known = "\n".join([said(state), *(repr(step.result) for step in state.steps if step.result)])
-    if not takes_more(known, call, done, by_argument=bool(_ANOTHER.search(state.query))):
+    texts = "\n".join([state.request, *(repr(step.result) for step in state.steps if step.result)])
+    if not takes_more(texts, call, done, by_argument=bool(_ANOTHER.search(state.query))):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
 
@@ -192,38 +191,38 @@ def _found_nothing(state: RunState) -> bool:
     return result is not None and result.get("entries") == []
 
 
-def has_all_parts(pool: tuple[Tool, ...], state: RunState) -> bool:
+def has_all_parts(state: RunState) -> bool:
     """Return whether there is a call for each part of a request, and its values are in them.
 
     Another call of a tool counts if it has more of the request. What has only read is no call for a request
     that asks for a change.
     """
-    done = calls_done(state)
-    changes = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
-    if not changes and asked_for(pool, state):
+    done = state.done_calls
+    changes = state.succeeded & {tool.name for tool in state.order.tools if tool.run.effect == "write"}
+    if not changes and asked_for(state.order.tools, state):
         return False
     parts = 0
     for index, call in enumerate(done):
         earlier = done[:index]
         is_first = all(call["name"] != other["name"] for other in earlier)
-        parts += is_first or takes_more(said(state), call, earlier)
-    return parts >= most_calls(state.query) and is_covered(said(state), done)
+        parts += is_first or takes_more(state.request, call, earlier)
+    return parts >= most_calls(state.query) and is_covered(state.request, done)
 
 
 def lists_more(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request lists values with those of the last call that no call has."""
-    done = calls_done(state)
+    done = state.done_calls
     if not done or state.steps[-1].result is None:
         return False
     last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-    return last is not None and with_values_left(last, said(state), done) is not last
+    return last is not None and with_values_left(last, state.request, done) is not last
 
 
 def may_go_on(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request lists more for the last call's tool, or says that there is more: "also, …"."""
-    is_repeated = _ANOTHER.search(state.query) and len(calls_done(state)) < most_calls(state.query)
+    is_repeated = _ANOTHER.search(state.query) and len(state.done_calls) < most_calls(state.query)
     return lists_more(pool, state) or bool(
-        is_repeated and len({call["name"] for call in calls_done(state)}) == 1
+        is_repeated and len({call["name"] for call in state.done_calls}) == 1
     )
 
 
@@ -238,13 +237,13 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
 
     Values are left that are listed with those of the last call; or others, of which the last call took some.
     """
-    done = calls_done(state)
+    done = state.done_calls
     if lists_more(pool, state):
         return True
     if not done or state.steps[-1].result is None or not asks_for_several(state.query):
         return False
-    known = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
-    return has_values_for_another(state.query, done, known)
+    declaration = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
+    return has_values_for_another(state.query, done, declaration)
 
 
 def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -255,7 +254,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     either, also needs a request that may name one. A tool without an affinity may be meant by other words,
     and one that does not say so changes nothing.
     """
-    request = said(state)
+    request = state.request
     best = max(state.preference, key=state.preference.__getitem__, default="")
     chosen = best if state.choice.get(best, -inf) > SURE else ""
     choice = [tool for tool in tools if tool.name == chosen]
@@ -263,7 +262,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     if makes_files and is_about(request, choice) is False:
         chosen = ""  # it makes a folder of an address where nothing can be mailed
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
-    words = _asking_words(tools, request, tuple(state.providers.items()))
+    words = _asking_words(tools, request, tuple(state.options.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.preference:
         near = {*nearest(tools, state), *asked}
@@ -309,11 +308,11 @@ def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bo
     is_question = (_QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query)) and not asks_for_several(
         state.query
     )
-    request = said(state)
+    request = state.request
     has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
     if is_question or not has_words:
         return False
-    return bool(state.entries) or may_name_time(said(state)) or not _needs_time(tool)
+    return bool(state.entries) or may_name_time(state.request) or not _needs_time(tool)
 
 
 def _is_marked(tool: Tool, request: str) -> bool:
@@ -357,14 +356,12 @@ def _needs_time(tool: Tool) -> bool:
     """Return whether each call of a tool has a point in time."""
     names = {*tool.args.get("required", ()), *chain.from_iterable(tool.args.get("requires_one_of", ()))}
     schemas = (tool.args.get("properties", {}).get(name) for name in names)
-    return any(_takes_times(each.get("items", each)) for each in schemas if isinstance(each, Mapping))
+    return any(_takes_times(schema.get("items", schema)) for schema in schemas if isinstance(schema, Mapping))
 
 
 def next_tools(
-    pool: tuple[Tool, ...],
     ready: tuple[Tool, ...],
     state: RunState,
-    options: ResolvedOptions,
     *,
     is_done: bool,
 ) -> tuple[tuple[Tool, ...], bool]:
@@ -374,12 +371,12 @@ def next_tools(
     if is_done:
         return (), True
     changing = tuple(tool for tool in ready if tool.name == state.entries_for)
-    if changing and state.entries_for not in succeeded(state.steps):
+    if changing and state.entries_for not in state.succeeded:
         if state.entries:
             return changing, False
         ready = tuple(tool for tool in ready if tool not in changing)
-    all_ready, ready = ready, _still_needed(pool, ready, state, options)
-    if not calls_done(state) and [step.fault for step in state.steps if step.fault] == ["error"]:
+    all_ready, ready = ready, _still_needed(ready, state)
+    if not state.done_calls and [step.fault for step in state.steps if step.fault] == ["error"]:
         # it would apologise for a path that it has guessed; what only reads can be tried
         reads = tuple(tool for tool in ready if tool.run.effect == "read")
         reads = tuple(dict.fromkeys((*reads, *file_readers(all_ready))))
@@ -387,12 +384,12 @@ def next_tools(
             return reads, False
     if due := tuple(tool for tool in ready if tool.name in state.calls_next):
         return due, False
-    left = unused(pool, state, options)
-    others = tuple(tool for tool in ready if tool in left)
-    due = _due(pool, others, state)
+    unused_tools = unused(state)
+    others = tuple(tool for tool in ready if tool in unused_tools)
+    due = _due(others, state)
     if ready and needs_another_call(ready, state):
         changes = any(tool.run.effect == "write" for tool in others)
-        called = () if changes else succeeded(state.steps)
+        called = () if changes else state.succeeded
         tools = tuple(tool for tool in ready if tool in others or tool.name in called)
         return tools or ready, bool(others) and not due
     if due:
@@ -400,24 +397,22 @@ def next_tools(
     return (others if state.answers_next else ready), True
 
 
-def unused(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+def unused(state: RunState) -> tuple[Tool, ...]:
     """Return the tools that have something of the request for which there is no call yet."""
-    return () if has_all_parts(pool, state) else uncovered(pool, state, options) or ()
+    return () if has_all_parts(state) else uncovered(state) or ()
 
 
-def _still_needed(
-    pool: tuple[Tool, ...], tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
-) -> tuple[Tool, ...]:
+def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `tools` that a small model may call next, after its first step.
 
     Once a call has succeeded, those that change something only if the request has a word or a value for them
     that no call has: it writes over what it has just read. After a call that was refused or failed, its tool,
     and others that fit or take the entries of results: it takes the nearest that is left, for anything.
     """
-    called = succeeded(state.steps)
+    called = state.succeeded
     if called:
-        left = uncovered(pool, state, options) or ()
-        values = uncovered_values(said(state), calls_done(state))
+        needed = uncovered(state) or ()
+        values = uncovered_values(state.request, state.done_calls)
         is_named = any(not value[:1].isdigit() for value in values)
         goes_on = may_go_on(tools, state)
         again = {
@@ -426,36 +421,36 @@ def _still_needed(
             if tool.name in called
             and (goes_on or (values and (is_named or not tool.run.confirm)))  # "3 slots": no mail
         }
-        tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in left or tool in again)
+        tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in needed or tool in again)
     if not state.steps or state.steps[-1].result is not None:
         return tools
-    known = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
-    uncalled = tuple(tool for tool in pool if tool.name not in called)
-    fitting = _fitting(uncalled, state, options)
+    concerned = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
+    uncalled = tuple(tool for tool in state.order.tools if tool.name not in called)
+    fitting = _fitting(uncalled, state)
     if state.preference:
         fitting += nearest(uncalled, state, LIKELY)
-    return tuple(tool for tool in tools if tool.name in known or tool in fitting) if fitting else tools
+    return tuple(tool for tool in tools if tool.name in concerned or tool in fitting) if fitting else tools
 
 
-def seems_done(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+def seems_done(state: RunState) -> bool:
     """Return whether nothing of the request is left for a small model, by its words.
 
     The calls that succeeded contain its names, quotes, codes and numbers, and no other tool that fits has a
     word of it that neither they nor their tools have; or each part of it has a call, of which the only one
     was the best tool's or has changed something.
     """
-    done = calls_done(state)
+    pool, options, done = state.order.tools, state.options, state.done_calls
     has_hints = options.evidence != "none" or options.is_small_native
-    if not done or not options.is_small or not has_hints or not is_covered(said(state), done):
+    if not done or not options.is_small or not has_hints or not is_covered(state.request, done):
         return False
     if may_go_on(pool, state) or (options.is_small_native and _unread(pool, state)):
         return False
-    if options.is_small_native and has_all_parts(pool, state):
+    if options.is_small_native and has_all_parts(state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-        is_best = last is not None and _is_best(last, meant(pool, state), state, options)
+        is_best = last is not None and _is_best(last, meant(pool, state), state)
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
-    return uncovered(pool, state, options) == ()
+    return uncovered(state) == ()
 
 
 def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -464,7 +459,7 @@ def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     Its path does not answer "the sum of the numbers in a.txt". Not for a request with a
     word of the tool that found it: "is there a file a.txt?".
     """
-    done = calls_done(state)
+    done = state.done_calls
     entries = (state.steps[0].result or {}).get("entries") if len(state.steps) == len(done) == 1 else None
     if not entries or not isinstance(entries, list) or not names_file(state.query):
         return ()
@@ -476,27 +471,27 @@ def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     return tuple(tool for tool in file_readers(tools) if tool != finder)
 
 
-def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits a request as well as the best, or nearly so."""
     if state.preference:
         return tool in nearest(tools, state)
-    scores = fit_scores(tools, state, options)
+    scores = fit_scores(tools, state)
     return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0
 
 
-def uncovered(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...] | None:
+def uncovered(state: RunState) -> tuple[Tool, ...] | None:
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
-    request, called = said(state), succeeded(state.steps)
+    pool, request, called = state.order.tools, state.request, state.succeeded
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state, options)
+    fitting = _fitting(tuple(tool for tool in pool if tool.name not in called), state)
     if not covered:
         return asked_for(pool, state) or None
-    left = [
+    reading = [
         tool
         for tool in fitting
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
-    return (*left, *asked_for(pool, state))
+    return (*reading, *asked_for(pool, state))
 
 
 def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
@@ -511,9 +506,9 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     return next(changing, None)
 
 
-def is_harmless(tool: Tool, pool: tuple[Tool, ...], state: RunState) -> bool:
+def is_harmless(tool: Tool, state: RunState) -> bool:
     """Return whether a tool changes nothing, or is asked for."""
-    return tool.run.effect == "read" or tool in asked_for(pool, state)
+    return tool.run.effect == "read" or tool in asked_for(state.order.tools, state)
 
 
 def asked_for(
@@ -524,21 +519,21 @@ def asked_for(
     A tool is also asked for by its markers (not without `marked`: they may mean something else); if an
     address is one, only by an address that no call has.
     """
-    request, called = said(state), succeeded(state.steps)
-    words = _asking_words(pool, request, tuple(state.providers.items()))
+    request, called = state.request, state.succeeded
+    words = _asking_words(pool, request, tuple(state.options.providers.items()))
     covered = frozenset[str]().union(*(words[tool] for tool in words if tool.name in called))
-    left = " ".join(uncovered_values(request, calls_done(state)))
+    rest = " ".join(uncovered_values(request, state.done_calls))
     return tuple(
         tool
         for tool in words
         if tool.run.effect == effect
         and tool.name not in called
         and _may_be_meant(tool, state)
-        and (words[tool] - covered or (_is_marked(tool, left) and (marked or "@" in tool.offer.markers)))
+        and (words[tool] - covered or (_is_marked(tool, rest) and (marked or "@" in tool.offer.markers)))
     )
 
 
-def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def _due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
     - If it asks for a change, and has values that no call has: that change, or the tools that read that it
@@ -549,60 +544,61 @@ def _due(pool: tuple[Tool, ...], others: tuple[Tool, ...], state: RunState) -> t
     after two that were refused. A change is due by words of a tool's affinity only, and for no question:
     "which pull requests can I merge?"
     """
-    done, reads = calls_done(state), asked_for(pool, state, "read")
+    pool = state.order.tools
+    done, reads = state.done_calls, asked_for(pool, state, "read")
     asked = () if only_asks(state.query) else asked_for(pool, state, marked=False)
     changes = tuple(tool for tool in asked if tool.affinity)
     steps = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None
-    if is_stuck or _found_nothing(state) or has_all_parts(pool, state) or not (reads or changes):
+    if is_stuck or _found_nothing(state) or has_all_parts(state) or not (reads or changes):
         return ()
     if changes and uncovered_values(state.query, done):
         needed = {*(reads or (tool for tool in others if tool.run.effect == "read")), *changes}
     else:
-        changed = succeeded(state.steps) & {tool.name for tool in pool if tool.run.effect == "write"}
+        changed = state.succeeded & {tool.name for tool in state.order.tools if tool.run.effect == "write"}
         needed = {*reads, *changes} if asks_for_several(state.query) else set() if changed else {*changes}
     due = tuple(tool for tool in others if tool in needed)
     return tuple(tool for tool in due if not tool.run.confirm) or due
 
 
-def _fitting(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+def _fitting(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
-    scores = fit_scores(pool, state, options)
+    scores = fit_scores(pool, state)
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
     return tuple(tool for tool, score in scores.items() if score >= least > 0)
 
 
-def fit_scores(pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+def fit_scores(pool: tuple[Tool, ...], state: RunState) -> Mapping[Tool, float]:
     """Return how well tools fit the request; nothing if that is unknown."""
     try:
-        return scored(pool, said(state), options.ranker)
+        return scored(pool, state.request, state.options.ranker)
     except GbnfError:
         return {}
 
 
-def fits_alone(tool: Tool, tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> bool:
+def fits_alone(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits the request better than each of `tools` that has not succeeded."""
-    scores = fit_scores(tools, state, options)
-    called = succeeded(state.steps)
-    others = (score for each, score in scores.items() if each.name not in {tool.name, *called})
+    scores = fit_scores(tools, state)
+    called = state.succeeded
+    others = (score for other, score in scores.items() if other.name not in {tool.name, *called})
     return scores.get(tool, 0.0) > max(others, default=0.0)
 
 
-def choice_scores(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[Tool, float]:
+def choice_scores(tools: tuple[Tool, ...], state: RunState) -> Mapping[Tool, float]:
     """Return how well tools fit the request; one that its markers ask for, as well as the best."""
-    scores = fit_scores(tools, state, options)
-    best, request = max(scores.values(), default=0.0), said(state)
+    scores = fit_scores(tools, state)
+    best, request = max(scores.values(), default=0.0), state.request
     return {tool: best if _is_marked(tool, request) else score for tool, score in scores.items()}
 
 
-def said_choice(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> Mapping[str, float]:
+def said_choice(tools: tuple[Tool, ...], state: RunState) -> Mapping[str, float]:
     """Return the choice among tools that the words of a request make; nothing unless they are clear.
 
     They are if they ask for one of the tools, and none fits half as well.
     """
-    scores = choice_scores(tools, state, options)
+    scores = choice_scores(tools, state)
     ranked = sorted(scores, key=lambda tool: -scores[tool])
-    words = _asking_words(tools, said(state), tuple(state.providers.items()))
+    words = _asking_words(tools, state.request, tuple(state.options.providers.items()))
     if not ranked or scores[ranked[0]] <= 0 or not words.get(ranked[0]):
         return {}
     if any(scores[tool] >= _FAR * scores[ranked[0]] for tool in ranked[1:]):
@@ -642,13 +638,3 @@ def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> t
     """Return the tools that a model prefers as much as the best of them, or nearly so, the best first."""
     least = min(state.preference.values(), default=0.0)
     return near_best({tool: state.preference.get(tool.name, least) for tool in tools}, within)
-
-
-def said(state: RunState) -> str:
-    """Return all that the person has said."""
-    return "\n".join([state.query, *state.said])
-
-
-def calls_done(state: RunState) -> tuple[Mapping[str, Any], ...]:
-    """Return the calls that returned a result."""
-    return tuple(step.call for step in state.steps if step.call is not None and step.result is not None)

@@ -69,8 +69,8 @@ def _from_row(row: Any) -> Any:
         if not isinstance(candidate, list) or len(candidate) != 3:
             raise ValueError("candidates must be lists of 3 values: token, probability, refused_by")
         token, probability, refused_by = candidate
-        given = {"token": _token(token), "probability": _probability(probability), "refused_by": refused_by}
-        candidates.append(given)
+        members = {"token": _token(token), "probability": _probability(probability), "refused_by": refused_by}
+        candidates.append(members)
     for name in ("probability", "allowed_probability"):
         if entry[name] is not None:
             entry[name] = _probability(entry[name])
@@ -158,8 +158,8 @@ def trace_to_json(trace: Sequence[TracedToken]) -> list[Any]:
             _rounded(entry.probability),
             _rounded(entry.allowed_probability),
             [
-                [token_to_json(each.token), _rounded(each.probability), each.refused_by]
-                for each in entry.candidates
+                [token_to_json(candidate.token), _rounded(candidate.probability), candidate.refused_by]
+                for candidate in entry.candidates
             ],
         ]
         for entry in trace

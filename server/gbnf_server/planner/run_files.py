@@ -130,8 +130,8 @@ def run_of_events(
     query = next((event.query for event in events if isinstance(event, RunStarted)), "")
     run = finished[-1] if finished else None
     error = "the run has not finished" if run is None else run.error or ""
-    kept = tuple(event for event in events if not isinstance(event, TextWritten | RunFinished))
-    return RecordedRun(name, query, run, error, kept, grammars=grammars or {})
+    shown = tuple(event for event in events if not isinstance(event, TextWritten | RunFinished))
+    return RecordedRun(name, query, run, error, shown, grammars=grammars or {})
 
 
 def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
@@ -140,13 +140,13 @@ def _benched(value: Mapping[str, Any], source: str) -> tuple[RecordedRun, ...]:
     rows = _list(value, "runs", source)
     if not rows:
         raise RunFileError(f"{source}, /runs: is empty")
-    found = []
+    runs = []
     for index, row in enumerate(rows):
         where = f"{source}, /runs/{index}"
         if not isinstance(row, dict):
             raise RunFileError(f"{where}: must be an object, got {_shown(row)}")
-        found.append(_bench_run(row, where, grammars))
-    return tuple(found)
+        runs.append(_bench_run(row, where, grammars))
+    return tuple(runs)
 
 
 def _bench_run(
@@ -155,11 +155,11 @@ def _bench_run(
     grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]] | None = None,
 ) -> RecordedRun:
     """Return a run of a bench, from its log or its results."""
-    given = [row.get(name) for name in ("suite", "case", "configuration")]
+    key = [row.get(name) for name in ("suite", "case", "configuration")]
     number = row.get("run")
-    if not all(isinstance(each, str) for each in given) or not isinstance(number, int):
+    if not all(isinstance(part, str) for part in key) or not isinstance(number, int):
         raise RunFileError(f"{where}, /suite, /case, /configuration and /run: must be strings and a number")
-    suite, case, configuration = map(str, given)
+    suite, case, configuration = map(str, key)
     if "events" not in row:
         raise RunFileError(
             f"{where}, /events: is missing; the runs of the function-calling leaderboard have none"
@@ -188,7 +188,7 @@ class _StepGrammarFile(BaseModel):
 def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[StepOffer, str]]:
     """Return the grammars in the results of a bench, by suite and configuration. Raises RunFileError."""
     stored = _read(_StepGrammarFile, value, source, ("grammars",))
-    found: dict[tuple[str, str], dict[StepOffer, str]] = {}
+    grammars: dict[tuple[str, str], dict[StepOffer, str]] = {}
     for index, row in enumerate(stored.steps):
         try:
             text = join_lines(stored.lines, row.lines)
@@ -196,8 +196,8 @@ def read_step_grammars(value: Any, source: str) -> dict[tuple[str, str], dict[St
             raise RunFileError(
                 f"{source}, /grammars/steps/{index}/lines: a number is beyond /grammars/lines"
             ) from None
-        found.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
-    return found
+        grammars.setdefault((row.suite, row.configuration), {})[row.tools, row.refers_to, row.excluded] = text
+    return grammars
 
 
 def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple[RecordedRun, ...]:
@@ -233,23 +233,23 @@ def _logged(rows: Sequence[tuple[str, Mapping[str, Any]]], source: str) -> tuple
 
 
 def _list(value: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    found = value.get(name, [])
-    if not isinstance(found, list):
-        raise RunFileError(f"{where}, /{name}: must be a list, got {_shown(found)}")
-    return found
+    members = value.get(name, [])
+    if not isinstance(members, list):
+        raise RunFileError(f"{where}, /{name}: must be a list, got {_shown(members)}")
+    return members
 
 
 def read_events(rows: Sequence[Any], where: str, *, in_list: bool = True) -> tuple[Event, ...]:
     """Return events from their JSON. Raises RunFileError; `where` names the source."""
     kinds = {event_name(kind): kind for kind in get_args(Event)}
-    found: list[Event] = []
+    events: list[Event] = []
     for index, row in enumerate(rows):
         path = ("events", index) if in_list else ()
         name = row.get("event") if isinstance(row, dict) else row
         if not isinstance(name, str) or name not in kinds:
             raise RunFileError(f"{where}, {path_pointer(path) or '/'}: {_shown(name)} is no event")
-        found.append(_read(kinds[name], row, where, path))
-    return tuple(found)
+        events.append(_read(kinds[name], row, where, path))
+    return tuple(events)
 
 
 @cache

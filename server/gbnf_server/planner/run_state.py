@@ -1,4 +1,4 @@
-"""The state of a run: all that changes while it runs."""
+"""The state of a run: what it is asked, with which options and tools, and all that changes while it runs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,41 @@ from datetime import datetime
 from typing import Any
 
 from gbnf.prompts.messages import Image, Message
-from gbnf.tools import Tool
-from gbnf.tools.providers import PROVIDERS, Provider
+from gbnf.tools import ASK_USER, FIND_TOOLS, Tool
+from gbnf.tools.prerequisites import ANY_TOOL
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
+from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.repeats import CallLog
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTools:
+    """The tools of a run, with the order that its options add.
+
+    `tools`: those that a step may offer. `final_answer`: None if only a terminal tool can end the run.
+    `unreachable`: the other tools of the pool, each with the reason why no step can offer it.
+    """
+
+    tools: tuple[Tool, ...] = ()
+    final_answer: Tool | None = None
+    unreachable: Mapping[Tool, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class RunState:
-    """All that changes during a run."""
+    """What a run is asked, and all that changes during it."""
 
     query: str
     turn: str
     started_at: datetime
+    options: ResolvedOptions = field(default_factory=ResolvedOptions)
+    order: OrderedTools = field(default_factory=OrderedTools)
     images: tuple[Image, ...] = ()
-    providers: Mapping[str, Provider] = field(default_factory=PROVIDERS.copy)
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
     left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
-    found: tuple[Tool, ...] = ()  # by find_tools
+    found_tools: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
@@ -43,7 +58,7 @@ class RunState:
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     calls: CallLog = field(default_factory=CallLog)
     pending: set[str] = field(default_factory=set)  # canonical calls without anybody to approve them
-    said: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
+    earlier_texts: list[str] = field(default_factory=list)  # earlier requests, and answers to questions
     system: str = ""  # the system message of the last call of the model
     history: list[Message] = field(default_factory=list)  # all but the system message, whole
     compaction: Compaction = field(default_factory=Compaction)  # how the history is shown
@@ -51,12 +66,28 @@ class RunState:
     steps: list[Step] = field(default_factory=list)
     unfinished: ModelCalled | None = None  # the last call of the model, if an error has ended it
     warnings: list[str] = field(default_factory=list)
-    tokens: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)  # by the names of `Usage`
+
+    @property
+    def request(self) -> str:
+        """All that the person has said."""
+        return "\n".join([self.query, *self.earlier_texts])
+
+    @property
+    def done_calls(self) -> tuple[Mapping[str, Any], ...]:
+        """The calls that returned a result."""
+        return tuple(step.call for step in self.steps if step.call is not None and step.result is not None)
+
+    @property
+    def succeeded(self) -> frozenset[str]:
+        """The names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
+        names = frozenset(call["name"] for call in self.done_calls)
+        return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
 
     def finish(
         self,
         outcome: Outcome,
-        at: datetime,
+        ended_at: datetime,
         *,
         answer: str | None = None,
         error: str | None = None,
@@ -72,9 +103,9 @@ class RunState:
             steps=tuple(self.steps),
             warnings=tuple(self.warnings),
             started_at=self.started_at,
-            duration_s=(at - self.started_at).total_seconds(),
-            prompt_tokens=self.tokens["prompt"],
-            completion_tokens=self.tokens["completion"],
-            cached_tokens=self.tokens["cached"],
+            duration_s=(ended_at - self.started_at).total_seconds(),
+            prompt_tokens=self.tokens["prompt_tokens"],
+            completion_tokens=self.tokens["completion_tokens"],
+            cached_tokens=self.tokens["cached_tokens"],
             salvage=salvage,
         )

@@ -111,7 +111,7 @@ def salvage(
     that already exists, and for another model. The answer is the text of `backend`, if it can be used and
     comes in time, else that of the results. `grammar=False` is for servers that accept none.
     """
-    done = found(run.steps)
+    done = with_results(run.steps)
     if run.answer is not None or not done:
         return None
     if backend is None:
@@ -155,7 +155,7 @@ def answer_messages(query: str, done: Sequence[Step], language: str = "en") -> t
     return ({"role": "user", "content": localized(_DONE, language).format(query=query, found=results)},)
 
 
-def found(steps: Sequence[Step]) -> tuple[Step, ...]:
+def with_results(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Return the steps that have a result, the first of those with equal calls and results."""
     unique: dict[str, Step] = {}
     for step in steps:
@@ -181,7 +181,7 @@ def read(
     *,
     may_restate: bool = False,
 ) -> SalvagedAnswer:
-    """Return the model's answer, or the results if it can't be used.
+    """Return the model's answer; the results if it is a tool call, or says nothing.
 
     `may_restate`: it may be the request in other words, since all of it is done.
     """
@@ -192,13 +192,7 @@ def read(
         answer = fenced[1]
     if completion.finish_reason == "length" or completion.shortened_at is not None:
         answer = answer.rpartition("\n")[0]  # the last line is not the model's own
-    return answer_from_text(answer.strip(), query, done, language, may_restate=may_restate)
-
-
-def answer_from_text(
-    answer: str, query: str, done: Sequence[Step], language: str = "en", *, may_restate: bool = False
-) -> SalvagedAnswer:
-    """Return the model's answer; the results if it is a tool call, or says nothing."""
+    answer = answer.strip()
     step = parse_tool_calls(answer, (FINAL_ANSWER,))
     if not isinstance(step, FinalAnswer):
         message = (
@@ -215,7 +209,7 @@ def answer_from_text(
         return answer_from_results(done, language, "error: the model wrote no answer")
     if copies_question(answer, query, language, may_restate=may_restate):
         return answer_from_results(done, language, COPIED)
-    if any(sum(map(str.isalpha, found[1])) > 3 for found in _REPEATED.finditer(answer)):
+    if any(sum(map(str.isalpha, repetition[1])) > 3 for repetition in _REPEATED.finditer(answer)):
         return answer_from_results(done, language, "error: the model repeated itself")
     numbers = tuple(step.number for step in done)
     named = {int(number) for number in re.findall(r"\[(\d{1,9})\]", answer)}
@@ -237,15 +231,15 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
     """Return whether an answer has what only the question has, or is for the most part the request."""
     if _INTERNAL.search(answer):
         return True
-    said, request = words(answer), words(query)
+    reply, request = words(answer), words(query)
     for asked in (localized(_ASKED, language), localized(_DONE, language)):
         labels = [line.partition(":")[0] for line in asked.splitlines() if ":" in line]
         if any(f"{label}:".casefold() in answer.casefold() for label in labels):
             return True
         instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
-        if _shared(said, instructions) >= _COPIED_WORDS or said == request:
+        if _shared(reply, instructions) >= _COPIED_WORDS or reply == request:
             return True
-    return not may_restate and len(said) >= _REQUEST_WORDS and 10 * _shared(said, request) >= 9 * len(said)
+    return not may_restate and len(reply) >= _REQUEST_WORDS and 10 * _shared(reply, request) >= 9 * len(reply)
 
 
 def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.5) -> str:
@@ -260,10 +254,10 @@ def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.
     if not isinstance(entries, list) or not entries:
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
-    said, new = set(words(answer)), set(words(listed)) - set(words(query))
+    reply, new = set(words(answer)), set(words(listed)) - set(words(query))
     if len(listed) <= _SHORT_TEXT and _ASKS_FOR_TEXT.fullmatch(query[:LONGEST_REQUEST]):
         least = 1.0
-    says_enough = len(new & said) >= max(least * len(new), 1) or not new
+    says_enough = len(new & reply) >= max(least * len(new), 1) or not new
     return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
 
 

@@ -114,10 +114,10 @@ class TextSpans:
     def moments(self) -> list[Span]:
         """The dates with a time of day near them."""
         return [
-            Span(min(day.start, at.start), max(day.end, at.end), f"{day.value}T{at.value}")
+            Span(min(day.start, time.start), max(day.end, time.end), f"{day.value}T{time.value}")
             for day in self.dates
-            for at in self.times
-            if max(day.start, at.start) - min(day.end, at.end) <= _NEAR
+            for time in self.times
+            if max(day.start, time.start) - min(day.end, time.end) <= _NEAR
         ]
 
     @cached_property
@@ -166,36 +166,36 @@ class TextSpans:
             return True
         stems = (word.rstrip("s") for word in words if len(word) > 2)
         stem = unit.rstrip("s")
-        return len(unit) > 2 and any(each.startswith(stem) or stem.startswith(each) for each in stems)
+        return len(unit) > 2 and any(word.startswith(stem) or stem.startswith(word) for word in stems)
 
     def copied(self, pattern: re.Pattern[str]) -> list[Span]:
         """Return what looks like a pattern, as it is."""
-        found = (Span(*match.span(), match[0]) for match in pattern.finditer(self.text[:LONGEST]))
-        return [span for span in found if not overlaps(span, [*self.dates, *self.times])]
+        copies = (Span(*match.span(), match[0]) for match in pattern.finditer(self.text[:LONGEST]))
+        return [span for span in copies if not overlaps(span, [*self.dates, *self.times])]
 
     @cached_property
     def phrases(self) -> list[Span]:
         """Up to six words in a row of one sentence and line; none of a text with too many."""
         words = [match.span() for match in _WORD.finditer(self.text[:LONGEST])]
-        found = []
+        phrases = []
         for first, (start, _) in enumerate(words[: MOST // _MOST_WORDS]):
             for _, end in words[first : first + _MOST_WORDS]:
                 phrase = self.text[start:end]
                 if "\n" in phrase:
                     break
                 stripped = phrase.rstrip(".,;:!?)]\"'»”")
-                found.append(Span(start, start + len(stripped), stripped))
+                phrases.append(Span(start, start + len(stripped), stripped))
                 last = phrase.rpartition(" ")[2]
                 if last[-1] in ";:!?" or (last[-1] == "." and len(last) > _LONGEST_ABBREVIATION):
                     break
-        return found if len(words) * _MOST_WORDS <= MOST else []
+        return phrases if len(words) * _MOST_WORDS <= MOST else []
 
     def of_field(self, name: str, schema: Mapping[str, Any]) -> list[Span] | None:
         """Return the spans that a field may take, by its name and schema; None if it may have any value."""
         described = f"{name.replace('_', ' ')} {schema.get('description', '')}".casefold()
         kinds: list[list[Span]] = []
-        for each in _branches(schema):
-            branch = _resolved(each, self.definitions)
+        for alternative in _branches(schema):
+            branch = _resolved(alternative, self.definitions)
             spans: list[Span] | None = None
             match branch:
                 case {"format": "date"}:
@@ -226,8 +226,8 @@ class TextSpans:
                 # of hundreds of phrases, any fits
                 is_free = branch.get("type") == "string" and branch.keys() <= _ANNOTATIONS
                 kinds.append([span for span in spans if is_free or not violation(branch, span.value)])
-        found = [span for kind in kinds for span in kind]
-        return found if found or (kinds and self.is_read) else None
+        all_spans = [span for kind in kinds for span in kind]
+        return all_spans if all_spans or (kinds and self.is_read) else None
 
     @cached_property
     def is_read(self) -> bool:
@@ -258,7 +258,7 @@ def _may_be_null(schema: Mapping[str, Any]) -> bool:
     types = schema.get("type")
     is_listed = None in schema.get("enum", ()) or (isinstance(types, list) and "null" in types)
     branches = (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
-    return is_listed or any(isinstance(each, Mapping) and each.get("type") == "null" for each in branches)
+    return is_listed or any(isinstance(part, Mapping) and part.get("type") == "null" for part in branches)
 
 
 def _is_judged(schema: Mapping[str, Any], described: str) -> bool:
@@ -273,7 +273,7 @@ def _is_judged(schema: Mapping[str, Any], described: str) -> bool:
 
 def _is_decimal(branch: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether a branch is the text of a number, as pydantic has it for `Decimal`."""
-    others = [each.get("type") for each in _branches(schema)]
+    others = [other.get("type") for other in _branches(schema)]
     return branch.get("type") == "string" and "pattern" in branch and bool({"number", "integer"} & {*others})
 
 
@@ -297,9 +297,9 @@ def _restriction(
     if schema.get("type") == "array":
         items = _restriction(schema.get("items"), spans, name, followed)
         return {"items": items} if items else {}
-    found = spans.of_field(name, schema)
-    values = list(dict.fromkeys(span.value for span in found or ()))
-    if found is None or len(values) > MOST or not (values or _may_be_null(schema)):
+    field_spans = spans.of_field(name, schema)
+    values = list(dict.fromkeys(span.value for span in field_spans or ()))
+    if field_spans is None or len(values) > MOST or not (values or _may_be_null(schema)):
         return {}
     return {"enum": [*values, None] if _may_be_null(schema) else values}
 
@@ -318,8 +318,8 @@ def _object_restriction(
     for key in fields:
         restriction = _restriction(properties[key], spans, key, followed)
         # a name may be anywhere
-        required = (each for each in fields if each not in decided and not _NAMED.fullmatch(each))
-        rivals = [places[each] for each in required if places[each] & places[key]]
+        required = (field for field in fields if field not in decided and not _NAMED.fullmatch(field))
+        rivals = [places[field] for field in required if places[field] & places[key]]
         if restriction and key in decided and len(places[key].union(*rivals)) <= len(rivals):
             restriction = {"enum": [None]}
         inner[key] = restriction
@@ -332,8 +332,8 @@ def _definitions(schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
     of_properties = schema.get("properties", {})
-    for each in (schema, *(of_properties.values() if isinstance(of_properties, Mapping) else ())):
-        if isinstance(each, Mapping) and isinstance(definitions := each.get("$defs"), Mapping):
+    for part in (schema, *(of_properties.values() if isinstance(of_properties, Mapping) else ())):
+        if isinstance(part, Mapping) and isinstance(definitions := part.get("$defs"), Mapping):
             return definitions
     return {}
 
@@ -362,8 +362,8 @@ def taken_spans(
             for index, item in enumerate(value):
                 visit(item, schema.get("items"), name, f"{pointer}/{index}")
         elif isinstance(schema, Mapping) and value is not None:
-            found = (span for span in spans.of_field(name, schema) or () if span.value == value)
-            if span := next(found, None):
+            fitting = (span for span in spans.of_field(name, schema) or () if span.value == value)
+            if span := next(fitting, None):
                 taken[pointer] = text[span.start : span.end]
 
     visit(value, schema, "", "")

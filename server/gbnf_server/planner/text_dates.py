@@ -80,7 +80,7 @@ def date_spans(text: str, today: date, order: Order | None = None) -> list[Span]
     first = order or _order(numeric, text)
     years = {_year(match["year"]) for match in matches.values() if match["year"]}
     shared = years.pop() if len(years) == 1 else None
-    found = []
+    spans = []
     for (start, end), match in matches.items():
         if "first" in match.groupdict():
             day, month = (int(match[part]) for part in ("first", "second")[:: 1 if first == "day" else -1])
@@ -91,12 +91,18 @@ def date_spans(text: str, today: date, order: Order | None = None) -> list[Span]
             month = int(name) if name.isdigit() else _months().get(name, 0)
         begun = _RANGE.search(text[max(start - 20, 0) : start])  # 5 to 8 March
         days = [(start, day), *([(start - len(begun[0]), int(begun["day"]))] if begun else [])]
-        for at, day_of_month in days:
+        for begin, day in days:
             with suppress(ValueError):
-                given = _year(match["year"]) if match["year"] else None
-                year = given or _nearest_year(today, month, day_of_month, shared)
-                found.append(Span(at, end if at == start else start, str(date(year, month, day_of_month))))
-    return sorted([*found, *_relative_dates(text, today, found)])
+                written_year = _year(match["year"]) if match["year"] else None
+                year = written_year or _nearest_year(today, month, day, shared)
+                spans.append(
+                    Span(
+                        begin,
+                        end if begin == start else start,
+                        str(date(year, month, day)),
+                    )
+                )
+    return sorted([*spans, *_relative_dates(text, today, spans)])
 
 
 _RANGE: Final = re.compile(
@@ -117,18 +123,18 @@ def _nearest_year(today: date, month: int, day: int, shared: int | None) -> int:
     for year in range(max(today.year - 4, 1), min(today.year + 5, 10_000)):
         with suppress(ValueError):  # 29 February
             days.append(date(year, month, day))
-    return min(days, key=lambda each: abs(each - today)).year
+    return min(days, key=lambda candidate: abs(candidate - today)).year
 
 
-def _relative_dates(text: str, today: date, found: Sequence[Span]) -> Iterator[Span]:
+def _relative_dates(text: str, today: date, dates: Sequence[Span]) -> Iterator[Span]:
     """Yield the days that words name, but for a day of the week beside its date."""
     for word, day in named_dates(text, today).items():
         if any(digit.isdigit() for digit in word):
             continue
         start = text.find(word)
         named = Span(start, start + len(word), str(day))
-        around = (span for span in found if _WEEKDAY.fullmatch(text, named.end, span.start))
-        if next(around, None) is None and not overlaps(named, found):
+        around = (span for span in dates if _WEEKDAY.fullmatch(text, named.end, span.start))
+        if next(around, None) is None and not overlaps(named, dates):
             yield named
 
 
@@ -212,21 +218,21 @@ def spoken_times(text: str) -> Iterator[Span]:
             minutes = from_hour * (next(word_numbers(counted, ("en",))).value if counted else 1)
             if 0 < hour <= 12:
                 is_later = _LATER.match(text, match.end()) is not None
-                at = (hour % 12 * 60 + 720 * is_later + minutes) if is_later else hour * 60 + minutes
-                yield Span(match.start(), match.end(), f"{at // 60:02}:{at % 60:02}")
+                minute = (hour % 12 * 60 + 720 * is_later + minutes) if is_later else hour * 60 + minutes
+                yield Span(match.start(), match.end(), f"{minute // 60:02}:{minute % 60:02}")
 
 
 def time_spans(text: str) -> list[Span]:
     """Return the times of day of a text, as 09:30."""
     text = text[:LONGEST]
-    found = {(span.start, span.end): span for span in spoken_times(text)}
+    spans = {(span.start, span.end): span for span in spoken_times(text)}
     matching = chain.from_iterable(pattern.finditer(text) for pattern in _TIMES)
     for match in islice(matching, MOST):
         groups = match.groupdict()
         start = match.start("hour") if groups.get("hour") else match.start()
         if groups.get("at") and re.match(r"\s+[A-Z]", text[match.end() :]):
             continue  # at 22 Elm Road
-        if any(first < match.end() and start < last for first, last in found):
+        if any(first < match.end() and start < last for first, last in spans):
             continue
         if groups.get("noon"):
             value = _NOONS.get(match["noon"].casefold(), "12:00")
@@ -236,5 +242,5 @@ def time_spans(text: str) -> list[Span]:
             hour += 12 * (not half and 0 < hour < 12 and _LATER.match(text, match.end()) is not None)
             value = f"{hour:02}:{int(groups.get('minute') or groups.get('before') or 0):02}"
             value += f":{groups['second']}" if groups.get("second") else ""
-        found[start, match.end()] = Span(start, match.end(), value)
-    return sorted(found.values())
+        spans[start, match.end()] = Span(start, match.end(), value)
+    return sorted(spans.values())

@@ -104,7 +104,7 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
     matches = [match for match in matching if not overlaps(Span(*match.span("digits"), None), others)]
     comma = any(re.search(r",\d{1,2}$", match["digits"]) for match in matches)
     point = any(re.search(r"\.\d{1,2}$", match["digits"]) for match in matches)
-    found = []
+    spans = []
     for match in matches:
         digits = match["digits"]
         start, end = match.span("digits")
@@ -117,11 +117,11 @@ def number_spans(text: str, others: Sequence[Span] = ()) -> list[Span]:
         values = _readings(digits, comma=comma or is_price, point=point or is_price)
         scaled = _SCALED.match(text, end)
         word = scaled[1].casefold() if scaled else ""
-        power = next((power for power, known in _SCALES if word in known), 0)
+        power = next((power for power, names in _SCALES if word in names), 0)
         end = scaled.end() if scaled and power else end
-        found += [Span(start, end, _number(float(sign * value * 10**power))) for value in values]
+        spans += [Span(start, end, _number(float(sign * value * 10**power))) for value in values]
     words = (span for span in word_numbers(text, _languages(text)))
-    return sorted([*found, *(span for span in words if not overlaps(span, others))])
+    return sorted([*spans, *(span for span in words if not overlaps(span, others))])
 
 
 def _readings(digits: str, *, comma: bool, point: bool) -> tuple[int | float, ...]:
@@ -179,7 +179,7 @@ def word_numbers(text: str, languages: Sequence[str]) -> Iterator[Span]:
 def _languages(text: str) -> tuple[str, ...]:
     """Return the language of a text, of those whose number words are read; () if it has no word of them."""
     words = re.findall(r"[^\W\d_]+", text.casefold())
-    counts = {language: sum(map(words.count, known.split())) for language, known in _FUNCTION_WORDS.items()}
+    counts = {language: sum(map(words.count, usual.split())) for language, usual in _FUNCTION_WORDS.items()}
     best = max(counts, key=counts.__getitem__)
     return (best,) if counts[best] else ()
 
@@ -202,7 +202,7 @@ _JOINED: Final = re.compile(r"[\s,]*(?:and |e |und |et |y |en )?")
 def duration_spans(text: str) -> list[Span]:
     """Return the durations of a text, in seconds: 45 minutes, 1 h 30 min, un'ora e mezza."""
     text = text[:LONGEST]
-    found = [
+    spans = [
         Span(*match.span(), seconds)
         for parts, seconds in _PARTS
         for match in re.finditer(rf"\b(?:{parts})\b", text, re.IGNORECASE)
@@ -214,7 +214,7 @@ def duration_spans(text: str) -> list[Span]:
     smallest = 0
     for end in sorted(counts):
         match = unit.match(text, end)
-        if match is None or overlaps(Span(counts[end].start, match.end(), None), found):
+        if match is None or overlaps(Span(counts[end].start, match.end(), None), spans):
             continue
         if abs(counts[end].value) > _LONGEST_COUNT:
             continue
@@ -224,12 +224,12 @@ def duration_spans(text: str) -> list[Span]:
             if after := re.compile(rf" {share}\b", re.IGNORECASE).match(text, stop):
                 seconds, stop = seconds + size * part, after.end()
         if last is not None and size < smallest and _JOINED.fullmatch(text, last.end, start):
-            found.remove(last)  # 1 hour 30 minutes
+            spans.remove(last)  # 1 hour 30 minutes
             start, seconds = last.start, last.value + seconds
         smallest = size
         last = Span(start, stop, _number(float(seconds)))
-        found.append(last)
-    return sorted(found)
+        spans.append(last)
+    return sorted(spans)
 
 
 CURRENCIES: Final = frozenset(
@@ -260,15 +260,15 @@ def currency_spans(text: str) -> list[Span]:
     """Return the currencies of a text's amounts, by their codes of ISO 4217."""
     codes = {name.casefold(): code for code in CURRENCIES for name in _names(code)}
     before, after = _money()
-    found = []
+    spans = []
     for span in number_spans(text):
         start = max(span.start - 20, 0)
         match = before.search(text[start : span.start])
         shift = start if match else 0
         match = match or after.match(text, span.end)
         if match and (code := codes.get(match["name"].casefold())):
-            found.append(Span(match.start("name") + shift, match.end("name") + shift, code))
-    return sorted(found)
+            spans.append(Span(match.start("name") + shift, match.end("name") + shift, code))
+    return sorted(spans)
 
 
 def is_money(span: Span, text: str) -> bool:

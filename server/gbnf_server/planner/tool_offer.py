@@ -43,17 +43,14 @@ from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY
-from gbnf_server.planner.prerequisites import OrderedTools, succeeded
 from gbnf_server.planner.progress import (
     answers_alone,
     asked_for,
-    calls_done,
     dates_to_tell,
     lists_more,
     meant,
     nearest,
     next_tools,
-    said,
     seems_done,
     takes_found,
 )
@@ -70,18 +67,16 @@ _MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
 """Entries of results, the latest first, and characters of each, that an argument may copy."""
 
 
-def select(
-    pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, is_done: bool = False
-) -> Selection:
+def select(state: RunState, *, is_done: bool = False) -> Selection:
     """Return the tools that the person's words call for; all of them if the filter is off.
 
     Tools that the messages describe already, and those that `find_tools` found, are kept whatever their rank:
     after the others, in the order in which they were added. A small model with evidence, which makes it avoid
     `find_tools`, gets more of them after its first call, unless `is_done`: nothing of the request seems left.
     """
+    pool, request, options = state.order.tools, state.request, state.options
     if not options.filter:
         return Selection(pool)
-    request = said(state)
     limits: dict[str, Any] = {"limit": options.max_tools, "margin": options.margin}
     limits |= {"providers": options.providers}
     if options.margin and options.evidence != "none" and (is_done or not state.steps):
@@ -92,7 +87,7 @@ def select(
         notice = f"the tools are ranked by their words, since the ranker failed: {error}"
         selection = replace(filter_pool(pool, request, **limits), notice=notice)
     added = tuple(
-        tool for tool in dict.fromkeys((*state.described, *state.found)) if tool in selection.outranked
+        tool for tool in dict.fromkeys((*state.described, *state.found_tools)) if tool in selection.outranked
     )
     if not added:
         return selection
@@ -104,60 +99,58 @@ def select(
     )
 
 
-def find_tools(
-    query: str, pool: tuple[Tool, ...], state: RunState, options: ResolvedOptions
-) -> dict[str, Any]:
+def find_tools(query: str, state: RunState) -> dict[str, Any]:
     """Add the tools that fit `query` best, and their prerequisites, to those that the next steps offer.
 
     Return their names.
     """
-    hidden = select(pool, state, options, is_done=seems_done(pool, state, options)).outranked
-    ranked = _best_first(hidden, query, options)
-    found = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
-    state.found += found
-    return {"tools": [tool.name for tool in found]}
+    hidden = select(state, is_done=seems_done(state)).outranked
+    ranked = _best_first(hidden, query, state.options)
+    added = with_prerequisites(ranked[:FOUND_AT_ONCE], ranked)
+    state.found_tools += added
+    return {"tools": [tool.name for tool in added]}
 
 
-def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) -> OfferedTools:
+def offer_tools(state: RunState) -> OfferedTools:
     """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step.
 
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
-    is_done = seems_done(order.tools, state, options)
-    selection = select(order.tools, state, options, is_done=is_done)
+    options, is_done = state.options, seems_done(state)
+    selection = select(state, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
     is_small_native = options.is_small_native
     is_searched = bool(selection.outranked) and not is_small_native
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
-    kept = selection.kept
+    pool = selection.kept
     if is_small_native and options.filter:
         # of many, a small model calls the first
-        kept = nearest(kept, state, inf) if state.preference else _best_first(kept, said(state), options)
+        pool = nearest(pool, state, inf) if state.preference else _best_first(pool, state.request, options)
         # what will not be offered is not declared either
-        offerable = {*state.described, *meant(kept, state)}
-        kept = tuple(tool for tool in kept if tool in offerable) or kept
+        offerable = {*state.described, *meant(pool, state)}
+        pool = tuple(tool for tool in pool if tool in offerable) or pool
         if state.preference:
-            likely = {*nearest(kept, state, LIKELY), *state.described}
-            likely |= {*asked_for(kept, state), *asked_for(kept, state, "read")}
-            likely |= {tool for tool in kept if tool.offer.always or tool.offer.terminal}
+            likely = {*nearest(pool, state, LIKELY), *state.described}
+            likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
+            likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
             # it is read, or found, before it is changed
-            if names_file(state.query) or has_content_of(state.query) or takes_found(kept, state):
-                likely |= {*file_readers(kept)}
-            needed = with_prerequisites(likely, kept)
-            kept = tuple(tool for tool in kept if tool in needed)
-    tools = (*_compilable(kept, state, options), *searching)
-    _describe_tools(tools, state, options)
+            if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
+                likely |= {*file_readers(pool)}
+            needed = with_prerequisites(likely, pool)
+            pool = tuple(tool for tool in pool if tool in needed)
+    tools = (*_compilable(pool, state), *searching)
+    _describe_tools(tools, state)
     refers_to = tuple(sorted(state.entries))
     asking = (ASK_USER,) if options.ask_user else ()
-    ending = (order.final_answer,) if order.final_answer else ()
+    ending = (state.order.final_answer,) if state.order.final_answer else ()
     declared = ending if options.protocol.answers_by_call else ()
-    waiting = missing_prerequisites((*tools, *ending), succeeded(state.steps))
+    waiting = missing_prerequisites((*tools, *ending), state.succeeded)
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = answers = bool(ending) and FINAL_ANSWER.name not in waiting
     unwanted = {state.calls.left_out, *state.calls.unapproved}
-    left = tuple(tool for tool in ready if tool.name not in unwanted)
-    if left or asking or answers:
-        ready = left
+    wanted = tuple(tool for tool in ready if tool.name not in unwanted)
+    if wanted or asking or answers:
+        ready = wanted
     state.calls.left_out = ""
     if options.is_small and options.filter:
         ready = meant(ready, state)
@@ -187,21 +180,21 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             for_files = {*file_tools(ready), *asked_for(ready, state)}
             ready = tuple(tool for tool in ready if tool in for_files)
     elif is_small_native and answers:
-        ready, answers = next_tools(order.tools, ready, state, options, is_done=is_done)
+        ready, answers = next_tools(ready, state, is_done=is_done)
     elif options.is_small and options.evidence != "none" and lists_more(ready, state):
         answers = False
     if state.preference and not state.steps:
         near = with_prerequisites(nearest(tools, state), tools)
         ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
-    only_answers = is_small_native and answers and not ready and bool(calls_done(state))
+    only_answers = is_small_native and answers and not ready and bool(state.done_calls)
     state.answers_next, state.calls_next = False, frozenset()
     if only_answers:
         asking = ()
-    excluded = _excluded(ready, state, options)
+    excluded = _excluded(ready, state)
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     is_held = options.is_small and ready and not answers
     if is_held:
-        limited = tuple(with_values_left(tool, said(state), calls_done(state)) for tool in limited)
+        limited = tuple(with_values_left(tool, state.request, state.done_calls) for tool in limited)
     if state.entries and [tool.name for tool in ready] == [state.entries_for]:
         argument, entries = state.takes_entries[state.entries_for], _latest_entries(state)
         limited = tuple(with_entries(tool, argument, entries) for tool in limited)
@@ -215,10 +208,10 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
     if options.spans and options.dialect == "gbnf":
         from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415 - it reads the names of CLDR
 
-        read_as = said(state), state.started_at.date(), options.date_order
+        read_as = state.request, state.started_at.date(), options.date_order
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)
         # some type may need what its text does not have, such as two dates
-        limited = tuple(tool if uncompilable((each,)) else each for tool, each in spans)
+        limited = tuple(tool if uncompilable((restricted,)) else restricted for tool, restricted in spans)
     has_fewer = bool(excluded) or limited != unaddressed
     repetitions = {finding.tool for finding in uncompilable(limited)} if has_fewer else set()
     repetitions |= {
@@ -242,7 +235,7 @@ def offer_tools(order: OrderedTools, state: RunState, options: ResolvedOptions) 
             if only_text
             else _constraint(limited, options, refers_to, answers=answers, asks=options.ask_user)
         )
-        evidence = _evidence(possible, state, options, ends=answers and is_done)
+        evidence = _evidence(possible, state, ends=answers and is_done)
         if evidence and is_held:  # to what is left, so that other values may stay
             evidence = replace(evidence, used={})
     return OfferedTools(
@@ -271,16 +264,16 @@ def _best_first(tools: tuple[Tool, ...], query: str, options: ResolvedOptions) -
         return best_first(tools, query)
 
 
-def _evidence(
-    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions, *, ends: bool
-) -> Evidence | None:
+def _evidence(tools: tuple[Tool, ...], state: RunState, *, ends: bool) -> Evidence | None:
     """Return what the request says of the next call."""
-    avoids_search = FIND_TOOLS in tools and (ends or (options.margin > 0 and not state.steps))
+    avoids_search = FIND_TOOLS in tools and (ends or (state.options.margin > 0 and not state.steps))
     own = [tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER)]
-    if options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
-        ends = fits_none(said(state), own)
+    if state.options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
+        ends = fits_none(state.request, own)
     copied = _latest_entries(state)
-    evidence = gather_evidence(said(state), own, options.evidence, done=calls_done(state), entries=copied)
+    evidence = gather_evidence(
+        state.request, own, state.options.evidence, done=state.done_calls, entries=copied
+    )
     return evidence and replace(
         evidence,
         likely=(FINAL_ANSWER.name,) if ends else (),
@@ -292,10 +285,10 @@ def _evidence(
 def _latest_entries(state: RunState) -> tuple[str, ...]:
     """Return the texts among the entries of results, the latest result first."""
     entries = (
-        each
+        entry
         for several in reversed(state.entries.values())
-        for each in several
-        if isinstance(each, str) and 0 < len(each) <= _LONGEST_ENTRY
+        for entry in several
+        if isinstance(entry, str) and 0 < len(entry) <= _LONGEST_ENTRY
     )
     return tuple(islice(entries, _MOST_ENTRIES))
 
@@ -307,12 +300,10 @@ def _takes_nothing(tool: Tool) -> bool:
     return constraining.keys() <= {"type"}
 
 
-def _excluded(
-    tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions
-) -> dict[str, tuple[dict[str, Any], ...]]:
+def _excluded(tools: tuple[Tool, ...], state: RunState) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return the arguments that the grammar excludes, by tool; {} if it cannot exclude any."""
     # engines ignore or refuse the `not` of a JSON Schema
-    if not options.protocol.is_constrained or options.dialect == "json_schema":
+    if not state.options.protocol.is_constrained or state.options.dialect == "json_schema":
         return {}
     return {tool.name: arguments for tool in tools if (arguments := state.calls.excluded(tool))}
 
@@ -370,16 +361,16 @@ def grammar_of_step(
     Return None for a step without a grammar, or if the pool has not all of its tools. Raises PoolError.
     """
     built_in = {FINAL_ANSWER.name, ASK_USER.name}
-    known = {FIND_TOOLS.name: FIND_TOOLS, **pool}
+    by_name = {FIND_TOOLS.name: FIND_TOOLS, **pool}
     names = [name for name in started.tools if name not in built_in]
-    if not started.tools or not options.protocol.is_constrained or not all(name in known for name in names):
+    if not started.tools or not options.protocol.is_constrained or not all(name in by_name for name in names):
         return None
     if options.is_small_native and started.tools == (FINAL_ANSWER.name,):
         return options.protocol.prose()
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
         excluded.setdefault(call["name"], []).append(call["arguments"])
-    tools = tuple(excluding(known[name], excluded.get(name, ())) for name in names)
+    tools = tuple(excluding(by_name[name], excluded.get(name, ())) for name in names)
     answers, asks = FINAL_ANSWER.name in started.tools, ASK_USER.name in started.tools
     return _constraint(tools, options, started.refers_to, answers=answers, asks=asks)
 
@@ -395,12 +386,14 @@ def _constraint(
     return options.protocol.constraint(offered)
 
 
-def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> tuple[Tool, ...]:
+def _compilable(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools without those that cannot be compiled; `state.left_out` says why."""
-    if not options.protocol.is_constrained:
+    if not state.options.protocol.is_constrained:
         return tools
-    is_schema = options.dialect == "json_schema"
-    findings = _not_in_joint_schema(tools) if is_schema else left_out(tools, max_depth=options.max_depth)
+    is_schema = state.options.dialect == "json_schema"
+    findings = (
+        _not_in_joint_schema(tools) if is_schema else left_out(tools, max_depth=state.options.max_depth)
+    )
     state.left_out |= {str(finding) for finding in findings}
     names = {finding.tool for finding in findings}
     if names and len(names) == len(tools):
@@ -410,31 +403,31 @@ def _compilable(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptio
 
 @lru_cache(maxsize=64)
 def _not_in_joint_schema(tools: tuple[Tool, ...]) -> tuple[Finding, ...]:
-    found = []
+    findings = []
     for tool in tools:
         try:
             call_schema((tool,), steps=(1,))
         except SchemaError as error:
-            found.append(left_out_finding(tool, error))
-    return tuple(found)
+            findings.append(left_out_finding(tool, error))
+    return tuple(findings)
 
 
-def _describe_tools(tools: tuple[Tool, ...], state: RunState, options: ResolvedOptions) -> None:
+def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
     """Describe tools once: the first in the system message, later ones after the message that added them."""
     if not state.in_system_message:
         state.in_system_message = state.described = tools
-        if best := _clearly_best(tools, state.query, options):
-            _append(state, suggest_tool(best, language=options.language))
+        if best := _clearly_best(tools, state.query, state.options):
+            _append(state, suggest_tool(best, language=state.options.language))
         today = state.started_at.date()
         near = nearest(tools, state) if state.preference else ()
-        if options.is_small and (dates := dates_to_tell(tools, state.query, today, near)):
+        if state.options.is_small and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return
     more = tuple(tool for tool in tools if tool not in state.described)
-    if more and not options.protocol.declares_tools:
+    if more and not state.options.protocol.declares_tools:
         # after a person's answer that names something new, or what find_tools found
-        style = options.model.prompt_style
-        _append(state, describe_added_tools(more, style=style, language=options.language))
+        style = state.options.model.prompt_style
+        _append(state, describe_added_tools(more, style=style, language=state.options.language))
     state.described = (*state.described, *more)
 
 

@@ -249,7 +249,7 @@ def _texts_of(value: object) -> list[str]:
 def test_a_model_in_process_supplies_its_control_tokens() -> None:
     """Whatever their form: here the vocabulary is known."""
     model = copy.copy(_model("qwen2"))
-    model.__dict__["control_token_texts"] = frozenset({"¤end¤", "<|im_end|>"})
+    model.__dict__["control_tokens"] = {"¤end¤": -1, "<|im_end|>": -2}
     prompt = ChatTemplate(model).prompt(Request([{"role": "user", "content": "a ¤end¤ <|im_end|>"}], ANY))
     assert "a \\u00a4end¤ \\u003c|im_end|>" in prompt
 
@@ -257,7 +257,7 @@ def test_a_model_in_process_supplies_its_control_tokens() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_a_vocabulary_lists_the_texts_of_its_control_tokens(vocabulary: str) -> None:
-    assert _model(vocabulary).control_token_texts >= set(_control_tokens(vocabulary).values())
+    assert _model(vocabulary).control_tokens.keys() >= set(_control_tokens(vocabulary).values())
 
 
 @pytest.mark.parametrize(

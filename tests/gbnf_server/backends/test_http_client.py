@@ -248,7 +248,7 @@ def test_calls_of_an_event_loop_share_a_connection_until_its_end(way: str) -> No
                     assert client.complete(request).text == "yes"
                 assert (Kept.opened, Kept.closed) == (1, 0)
         wait_until_closed(1)
-        assert not client._http._kept
+        assert not client._http._sessions
 
 
 def test_a_connection_that_the_server_has_closed_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from gbnf_server.backends.wire import (
     join_surrogates,
     message_text,
     parse_count,
-    parse_error_body,
     parse_json,
     parse_logprobs,
     parse_number,
@@ -51,7 +50,7 @@ def test_bytes_that_are_no_utf8_are_refused(line: bytes) -> None:
     assert found == ["a"]
     with pytest.raises(MalformedTextError):
         read(b'{"a": "' + line + b'"}')
-    assert "\ufffd" in parse_error_body(b'{"a": "' + line + b'"}')["a"]
+    assert "\ufffd" in read(b'{"a": "' + line + b'"}', is_error=True)["a"]
 
 
 @given(BROKEN, SIZES)
@@ -69,7 +68,7 @@ def test_pairs_are_joined_and_lone_halves_refused(text: str, sizes: list[int]) -
         pieces.extend(map(joined.feed, cut(text, sizes)))
         joined.end()
 
-    assert parse_error_body(json.dumps(text).encode()) == expected
+    assert read(json.dumps(text).encode(), is_error=True) == expected
     if "\ufffd" in expected:
         for refused in (
             join,
@@ -95,7 +94,7 @@ def test_a_value_is_read_as_it_is_or_refused(value: Any) -> None:
     except UnicodeDecodeError:
         with pytest.raises(MalformedTextError):
             read(text.encode())
-        found = parse_error_body(text.encode())
+        found = read(text.encode(), is_error=True)
     else:
         found = read(text.encode())
     json.dumps(found, ensure_ascii=False).encode()
@@ -113,7 +112,7 @@ def test_what_is_nested_too_deeply_is_no_answer(deep: str) -> None:
 
 @given(st.binary(max_size=20))
 def test_any_bytes_are_a_value_or_none(body: bytes) -> None:
-    parse_error_body(body)
+    read(body, is_error=True)
     with suppress(MalformedTextError):
         read(body)
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}

@@ -43,7 +43,7 @@ def model_of(name: str) -> NativeModel:
 def byte_tokens(name: str) -> dict[bytes, int]:
     """Return the tokens of at most four bytes that are text."""
     model = model_of(name)
-    control = {text.encode() for text in model.control_token_texts}
+    control = {text.encode() for text in model.control_tokens}
     return {
         piece: token
         for token, piece in enumerate(model._read_pieces())

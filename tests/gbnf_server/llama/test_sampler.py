@@ -102,7 +102,7 @@ def test_a_truncation_keeps_what_it_would_keep_of_the_masked(
     constraint = engine.constraint(Grammar.parse("root ::= [a-z]{1,30}"))
     logits = np.resize(np.array(values, dtype=np.float32), model.size)
     sampler = Sampler(1.0, seed, Truncation(top_k, top_p, min_p))
-    kept = sampler._kept(logits, constraint)
+    kept = sampler._truncated(logits, constraint)
     assert kept is not None
     order = [int(token) for token in np.argsort(-masked(model, constraint, logits), kind="stable")]
     allowed = [token for token in order if constraint.allows(token)]

@@ -150,9 +150,9 @@ def test_no_spelling_is_shorter(pieces: list[bytes], raw: bytes) -> None:
 
 def test_control_tokens_spell_nothing(backend: InProcess) -> None:
     model = backend._model
-    for text in model.control_token_texts:
+    for text in model.control_tokens:
         for token in model.speller.spell(text.encode()) or []:
-            assert model.piece(token).decode(errors="replace") not in model.control_token_texts
+            assert model.piece(token).decode(errors="replace") not in model.control_tokens
 
 
 def test_the_speller_knows_every_byte_of_the_vocabulary(backend: InProcess) -> None:

@@ -474,7 +474,7 @@ def test_variants_of_a_provider_of_the_options_are_offered_as_those_of_the_packa
     driven = drive_by_hand(pool, [completion(ANSWER)], query=query, options=resolved(providers=providers))
     [started] = driven.of(StepStarted)
     assert set(started.tools) - {"final_answer"} == offered
-    state = RunState(query, "turn-1", datetime.now(UTC), providers=providers)
+    state = RunState(query, "turn-1", datetime.now(UTC), resolved(providers=providers))
     assert {tool.name for tool in asked_for(pool, state)} == offered
 
 

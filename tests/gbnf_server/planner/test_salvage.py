@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from gbnf_server.backends.base import Completion
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
-from gbnf_server.planner.salvage import answer_from_text, salvage
+from gbnf_server.planner.salvage import read, salvage
 from support.models import make_model
 from support.server import completion, scripted
 
@@ -108,7 +109,7 @@ QUESTION = "Is rome.md new, yes or no?"
     ],
 )
 def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
-    salvaged = answer_from_text(said, QUESTION, FOUND.steps[:1])
+    salvaged = read(Completion(said, "stop"), QUESTION, FOUND.steps[:1])
     assert (salvaged.text, salvaged.by) == ("notes/a.md, notes/b.md", "list")
     assert salvaged.error.startswith("error: the model ")
 
@@ -127,9 +128,9 @@ def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
     ],
 )
 def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
-    assert answer_from_text(said, QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
+    assert read(Completion(said, "stop"), QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
     called = json.dumps({"name": "final_answer", "arguments": {"message": said}})
-    assert answer_from_text(called, QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
+    assert read(Completion(called, "stop"), QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
 
 
 def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:

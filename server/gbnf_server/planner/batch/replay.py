@@ -120,8 +120,8 @@ class Replay:
             return reply
         if "error" in entry:
             if isinstance(effect, CallModel):
-                pieces = [AnswerPiece(text, (ReasoningDelta(said),)) for text, said in entry["written"]]
-                effect.pieces.extend(pieces)
+                for text, reasoning in entry["written"]:
+                    effect.pieces.append(AnswerPiece(text, (ReasoningDelta(reasoning),)))
             raise _read_error(entry["error"])
         if isinstance(effect, CallModel):
             return _COMPLETIONS.validate_json(json.dumps([entry["reply"]]))[0]
@@ -217,11 +217,11 @@ class Replay:
 
 
 def _error_to_json(error: GbnfError) -> dict[str, Any]:
-    known = next(kind for kind in type(error).mro() if getattr(errors, kind.__name__, None) is kind)
+    public = next(kind for kind in type(error).mro() if getattr(errors, kind.__name__, None) is kind)
     fields = {
         name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)
     }
-    return {"type": known.__name__, "text": str(error), "fields": fields}
+    return {"type": public.__name__, "text": str(error), "fields": fields}
 
 
 def _read_error(entry: Mapping[str, Any]) -> GbnfError:

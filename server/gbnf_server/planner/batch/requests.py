@@ -46,22 +46,22 @@ def read_requests(path: Path) -> tuple[BatchRequest, ...]:
 
 def parse_requests(text: str, source: str) -> tuple[BatchRequest, ...]:
     """As `read_requests`, for a text; `source` names it in errors."""
-    found: dict[str, BatchRequest] = {}
+    requests: dict[str, BatchRequest] = {}
     # split at line feeds alone: a text may hold other separators
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            request = _request(parse_json(line), number, taken=found)
+            request = _request(parse_json(line), number, taken=requests)
         except ValueError as error:
             raise BatchFileError(
                 f"{source}, line {number}: {error}. A line is a JSON string, or an object such as "
                 '{"id": "a1", "query": "what time is it", "workspace": "folder"}.'
             ) from None
-        found[request.id] = request
-    if not found:
+        requests[request.id] = request
+    if not requests:
         raise BatchFileError(f"{source} has no requests: put one on each line")
-    return tuple(found.values())
+    return tuple(requests.values())
 
 
 def _request(value: Any, number: int, taken: Container[str]) -> BatchRequest:

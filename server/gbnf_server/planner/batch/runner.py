@@ -43,12 +43,12 @@ class BatchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return a line of the result file, as JSON."""
-        given: dict[str, Any] = {"id": self.request.id, "query": self.request.query, "outcome": self.outcome}
+        line: dict[str, Any] = {"id": self.request.id, "query": self.request.query, "outcome": self.outcome}
         if self.run is not None:
-            return given | {key: value for key, value in self.run.items() if key not in given}
+            return line | {key: value for key, value in self.run.items() if key not in line}
         if self.error:
-            return given | {"error": self.error}
-        return given | {"interrupted": dict(self.interrupted or {})}
+            return line | {"error": self.error}
+        return line | {"interrupted": dict(self.interrupted or {})}
 
 
 class Batch:
