@@ -29,7 +29,7 @@ from typing import Final, Protocol
 
 from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
-from gbnf.tools.request_values import QUOTED, most_calls, numbers_in
+from gbnf.tools.request_values import QUOTED, most_calls, names_kind_of_file, numbers_in
 from gbnf.tools.tool import Tool
 from gbnf.work_limits import schema_cache
 
@@ -202,8 +202,7 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Of a tool that changes something, no phrase all of whose words are in the
-    descriptions of those that are asked to read. Not those that only say where, "the files in the folder",
+    its name and description. Not those that only say where, "the files in the folder",
     what not to do, what the person did, or what is done with another tool, by one of its phrases.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
@@ -218,20 +217,18 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     counts = Counter(chain.from_iterable(words_of.values()))
     common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(asked)
     phrases = {tool: _phrases_in(text, tool) for tool in tools}
-    readers = [
-        tool for tool in tools if tool.run.effect == "read" and (words_of[tool] - common or phrases[tool])
-    ]
-    objects = [_purpose(tool) for tool in readers]  # "text file" says what is read, not what to do with it
-    for tool in tools if objects else ():
-        if tool.run.effect == "write":
-            phrases[tool] = frozenset(
+    if names_kind_of_file(query):  # "text file" says what is found and read, and not what to do with it
+        reads = [tool for tool in tools if tool.run.effect == "read" and (words_of[tool] or phrases[tool])]
+        objects = frozenset[str]().union(*map(_purpose, reads))
+        phrases = {
+            tool: frozenset(
                 phrase
                 for phrase in phrases[tool]
-                if not all(
-                    any(stem in terms_of for terms_of in objects for stem in _terms(word, languages)[:1])
-                    for word in phrase.split()
-                )
+                if tool.run.effect == "read"
+                or any(objects.isdisjoint(_terms(word, languages)[:1]) for word in phrase.split())
             )
+            for tool in tools
+        }
     governing = {tool: frozenset(_governing(text, phrases[tool])) for tool in tools if phrases[tool]}
     taken = {
         tool: frozenset[str]().union(*(governing[other] for other in governing if other is not tool))

@@ -256,8 +256,10 @@ _TIMES: Final = (
 
 _SEVERAL_FILES: Final = re.compile(
     r"\*\.\w|\b(?:end(?:s|ing)?|finisc\w+|termin\w+) (?:in|with|con|per) \.?\w"
-    r"|\b(?:(?!(?:the|my|our|these|those|both|two|three)\b)\w+ files|files (?:\w+ing|that|which|with)"
-    r"|(?:every|each|ogni) \w+ file|i file \.?\w+"
+    r"|\b(?:(?!(?:the|my|our|these|those|both|two|three|which|what|any|read|open|show|display|do|upload)"
+    r"\b)\w+ files"
+    r"|files (?:\w+ing|that|which|with)"
+    r"|(?:every|each) \w+ file|(?:i|ogni) file(?: di)? \.?\w+"
     r"|(?:every|each|all(?: the)?|ogni|i|tutti i) \.?(?:pdf|csv|txt|log|tmp|md|json|xml|ya?ml"
     r"|zip|png|jpe?g|docx?|xlsx?|html?|bak|part|mp[34]|wav)s?)\b",
     re.IGNORECASE,

@@ -15,6 +15,7 @@ from gbnf.tools.request_values import (
     PATH,
     QUOTED,
     TERM,
+    asks_for_several,
     names_in,
 )
 from gbnf.tools.tool import Tool
@@ -46,8 +47,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
-    dictated += [(match["text"], False) for match in _SHOULD_HAVE.finditer(request)]
-    instructions = {match[0].casefold(): match["text"] for match in _DICTATED.finditer(request)}
+    expected_text = _should_have(request)
     names = names_in(request)
     words_said = frozenset(TERM.findall(request.casefold()))
     groups = words_said | frozenset(TERM.findall(results.casefold()))
@@ -73,9 +73,10 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
                 text = rest[: destination.start()]
             elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
                 text = rest[:-2]
-        for instruction, whole in instructions.items():
-            if instruction in text.casefold():  # a small model writes the request itself
-                return whole
+        if len(dictated) == 1 and TERM.findall(text.casefold()) == TERM.findall(request.casefold()):
+            return dictated[0][0]  # a small model writes the request itself
+        if _means(text, expected_text, words_said) and set(_SIGNS.findall(text)) <= set(expected_text):
+            return expected_text
         for whole, is_marked in dictated:
             if _means(text, whole, words_said) or _has_dictated(text, whole, is_marked=is_marked):
                 return whole
@@ -276,43 +277,64 @@ _DICTATED: Final = re.compile(
 
 _SHOULD_HAVE: Final = re.compile(
     r"\b(?:it|that|which|file) should (?:have|contain|say|read|include)\s++"
-    r"(?P<text>[^\n\"'`“«.!?;]{2,200}?)(?:\s++in(?:side)? it)?+\s*+(?:[.!?;]|\Z)",
+    r"(?P<text>(?:[^\n\"'`“«.!?;]|\.(?=\S)){2,200}?)(?:\s++in(?:side)? it)?+\s*+\.?\s*+\Z",
     re.IGNORECASE,
 )
+
+
+def _should_have(request: str) -> str:
+    """Return the text that a request ends in and a file should have: it should contain milk; "" if none."""
+    match = _SHOULD_HAVE.search(request)
+    return match["text"] if match and not _THEN.search(match["text"]) else ""
+
+
+_THEN: Final = re.compile(r"\b(?:then|poi|afterwards|dopo)\b|,\s*(?:and|e)\b", re.IGNORECASE)
 _ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
 _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
 _MESSAGE: Final = re.compile(
-    rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a|di(?:['’]|re)?\s+a)"
-    rf"\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?(?:\s*:\s*|\s+(?:that|che|saying)\s+"
-    r"|\s+(?=(?:I|we|he|she|they|you|there|my|our)\b))(?P<text>[^\n!?;\"“«]{3,300}?)\s*+[.!?;]?\s*+\Z",
+    rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a"
+    rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
+    r"(?:\s*:\s*+|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
+    r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
     re.IGNORECASE,
 )
-_NEXT_TASK: Final = re.compile(
-    r"(?:\b(?:and|then|e|poi)|[.,;])\s+(?:(?:then|also|please|poi|anche)\s+)*(?:create|make|write|save|add|put|send"
-    r"|delete|remove|find|read|book|remind|schedule|crea|scrivi|salva|aggiungi|metti|manda|invia|cancella"
-    r"|elimina|trova|leggi|prenota)\b",
+_GREETING: Final = re.compile(
+    r"\W*(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*\w*\W*)*", re.IGNORECASE
+)
+_APOLOGY: Final = re.compile(
+    r"\b(?:I|we)(?:['’](?:m|re)| am| are)? (?:can['’]?t|cannot|unable to|not able to) (?:\w+ )?"
+    r"(?:assist|help|send|fulfill?|access|provide|do that|process)\b"
+    r"|\bnon posso (?:\w+ )?(?:aiut|invia|mandar|accede|fornir|elabora)\w*",
     re.IGNORECASE,
 )
+_SAYS_CANNOT: Final = re.compile(
+    r"\b(?:sorry|apolog\w*|can['’]?t|cannot|could(?:n['’]?t| not)|won['’]?t|unable|able|declin\w*|refus\w*"
+    r"|scus\w*|dispiac\w*|non (?:poss\w+|riesc\w+))\b",
+    re.IGNORECASE,
+)
+
+
+def is_apology(text: str, request: str) -> bool:
+    """Return whether a text is a model's apology for what it cannot do, for a request that has none."""
+    return _APOLOGY.search(text) is not None and not _SAYS_CANNOT.search(request)
 
 
 def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
-    """Return the arguments of a call with the message that a request dictates: tell a@b.org I can't come.
+    """Return the arguments of a call with the message that a request dictates: tell a@b.org I'm late.
 
-    In place of a text that has less than half of its words: a small model writes that it cannot send mail.
+    In place of a text without anything of its own: of a small model's apology, or greeting.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
-    if match is None or _NEXT_TASK.search(match["text"]):
+    if match is None or asks_for_several(match["text"]):
         return dict(arguments)
     recipients = re.findall(_ADDRESS, match["recipients"])
-    expected = set(TERM.findall(match["text"].casefold()))
-    if not _texts_in(arguments).issuperset(recipients) or not expected:
+    if not _texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
     def dictated(name: str, value: Any) -> Any:
         if not isinstance(value, str) or not _CONTENT_NAME.fullmatch(name):
             return value
-        shared = expected & set(TERM.findall(value.casefold()))
-        return value if 2 * len(shared) >= len(expected) else match["text"]
+        return match["text"] if _GREETING.fullmatch(value) or _APOLOGY.search(value) else value
 
     return {name: dictated(name, value) for name, value in arguments.items()}
 
@@ -322,6 +344,8 @@ def dictates(request: str) -> bool:
     return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
 
 
+#: Signs of code and data, rather than of prose.
+_SIGNS: Final = re.compile(r"[^\w\s.,!?'’:]|\n")
 _MOST_WORDS: Final = 2 / 3
 _MOST_ADDED: Final = 2
 _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})

@@ -41,6 +41,7 @@ from gbnf.tools.ranking import file_tools
 from gbnf.tools.requested_texts import (
     appends,
     as_requested,
+    is_apology,
     is_only_source,
     unnamed_files,
     with_content,
@@ -180,7 +181,8 @@ def _corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Pars
     if state.options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
         results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         arguments = as_requested(call["arguments"], state.request, results_text)
-        arguments = with_message(arguments, state.query)
+        if not state.earlier_texts and not any(step.result for step in state.steps):
+            arguments = with_message(arguments, state.query)
         results = [step.result for step in state.steps if step.result is not None]
         if results and isinstance(entries := results[-1].get("entries"), list):
             arguments = with_content(arguments, state.request, entries)
@@ -215,7 +217,9 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
         raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
     if changes and _adds_nothing(call["arguments"], state):
         raise CallRefusedError("invalid", "the content is what was there; add what the request asks for")
-    if changes and _is_apology(call["arguments"], state):
+    results_text = str([step.result for step in state.steps])
+    texts = (text for text in argument_values(call["arguments"]) if text not in results_text)
+    if changes and any(is_apology(text, state.request) for text in texts):
         raise CallRefusedError("invalid", "the text is an apology; write what the request says")
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
@@ -230,22 +234,6 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
     except ValueError as error:
         raise CallRefusedError("invalid", str(error)) from None
     return AcceptedCall(replace(parsed, call=call, repairs=repairs), tool, arguments)
-
-
-def _is_apology(arguments: Mapping[str, Any], state: RunState) -> bool:
-    """Return whether a text of a call is the apology of a model, for a request that asks for none."""
-    return not _APOLOGETIC.search(state.request) and any(map(_APOLOGY.search, argument_values(arguments)))
-
-
-_APOLOGY = re.compile(
-    r"\b(?:can['’]?t|cannot|unable to|not able to)"
-    r" (?:assist|help|send|fulfil|access|provide|do that|process)\b",
-    re.IGNORECASE,
-)
-_APOLOGETIC = re.compile(
-    r"\b(?:sorry|apolog\w*|can['’]?t|cannot|unable|able|declin\w*|refus\w*|scus\w*|dispiac\w*)\b",
-    re.IGNORECASE,
-)
 
 
 def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: RunState) -> dict[str, Any]:

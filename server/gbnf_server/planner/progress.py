@@ -305,9 +305,8 @@ def _may_be_left_out(tool: Tool) -> bool:
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
     if not _may_be_left_out(tool):
         return True
-    is_question = (_QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query)) and not asks_for_several(
-        state.query
-    )
+    is_asked = _QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query)
+    is_question = is_asked and not asks_for_several(state.query)
     request = state.request
     has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
     if is_question or not has_words:
@@ -334,8 +333,10 @@ _SHOWING = (
 _QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
 """A question, or a request to show or find something."""
 _ASKS_WHETHER = re.compile(
-    r"\s*(?:any|(?:is|are|was|were) there(?! a way)|(?:do|did|have|had|am|was|were|are) (?:I|we)|does|has"
-    r"|c['’](?:è|era)|ci sono|ho)\b[^.!\n]*\?\s*\Z",
+    r"\s*(?![^\n]*\b(?:you|please|puoi|potresti|per favore|able to|(?:way|chance|possibility|time) to|modo di"
+    r"|possibilità di)\b)"
+    r"(?:any|(?:is|are|was|were) there|(?:do|did|have|had|am|was|were|are) (?:I|we)|does|has"
+    r"|c['’](?:è|era)|ci sono|ho)\b(?:[^.,;:!\n]|\.\b)*\?\s*\Z",
     re.IGNORECASE,
 )
 _PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
@@ -502,8 +503,8 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     if not names_kind_of_file(state.query):
         return None
     asked = asked_for(tools, state) or nearest(tools, state)[: bool(state.preference)]
-    changing = (tool for tool in asked if tool.run.effect == "write" and tool.name in state.takes_entries)
-    return next(changing, None)
+    changing = (tool for tool in file_tools(asked) if tool.run.effect == "write")
+    return next((tool for tool in changing if tool.name in state.takes_entries), None)
 
 
 def is_harmless(tool: Tool, state: RunState) -> bool:

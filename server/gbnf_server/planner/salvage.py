@@ -58,7 +58,7 @@ _ASKS_FOR_TEXT = re.compile(
     r"\W*(?:(?:please|(?:can|could) you(?: please)?|per favore|puoi)\s+)?"
     r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi| me)?|what(?: is|'s|’s) in|what (?:do|does)"
     r"|what (?:did|have) (?:I|we) (?:put|write|written|note|noted|saved?|ke(?:ep|pt)) in"
-    r"|(?:che )?cosa (?:c['’]è in|dice|contiene|ho scritto in))\s+"
+    r"|(?:che )?cosa (?:c['’]è (?:in|nel)|dice|contiene|ho scritto (?:in|nel)))\s+"
     r"(?:(?:the|il|lo) )?(?:(?:file|note|text|nota|testo) )?"
     rf"(?:{PATH.pattern})(?: (?:say|contain|again))?\W*",
     re.IGNORECASE,

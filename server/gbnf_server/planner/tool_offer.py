@@ -171,8 +171,9 @@ def offer_tools(state: RunState) -> OfferedTools:
         ready, answers = best_first(readers, "find files by pattern")[:1], False
         state.entries_for = changing.name
     elif len(readers) > 1 and names_kind_of_file(state.query) and not asked_for(ready, state):
-        finder = best_first(readers, "find files by pattern")[0]  # others would guess the names of the files
-        ready = tuple(tool for tool in ready if tool is finder or tool not in readers)
+        reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
+        if reader is not finder:  # it would guess the names of the files
+            ready = tuple(tool for tool in ready if tool is not reader)
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")

@@ -319,7 +319,19 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
             {"t": "Oats, and milk in it"},
             {"t": "oats and milk"},
         ),
-        ("make list.md, it should have oats and milk in it", {"t": "# List"}, {"t": "# List"}),
+        *(
+            (request_, {"t": text}, {"t": text})
+            for request_, text in [
+                ("make list.md, it should have oats and milk in it", "# List"),
+                ("make a.txt, it should contain meet at 8.30 pm", "meet at 8.30 pm"),
+                ("make a.txt, it should say I am out. Back on Monday.", "I am out. Back on Monday."),
+                ("make a.json, it should contain name Ann and age 30", '{"name": "Ann", "age": 30}'),
+                ("write 'write tests to tests/test_a.py' to todo.md", "write tests to tests/test_a.py"),
+                ("remind me at 9 to save the invoice to march.pdf", "save the invoice to march.pdf, at 9"),
+                ("write oats to a.txt", "Shall I write oats to a.txt or to b.txt?"),
+                ("add the comment '# write x to out.txt' to run.py", "# write x to out.txt\nprint(1)"),
+            ]
+        ),
         ("the factorials of 5,10 and 15", {"n": 510}, {"n": 5}),
         ("the factorials of 5,10 and 510", {"n": 510}, {"n": 510}),
         ("5,100 euro", {"n": 5100}, {"n": 5100}),
@@ -352,10 +364,14 @@ ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
     [
         ("tell ann@example.com I can't make it", "I cannot send mail.", "I can't make it"),
         ("please let ann@example.com know that dinner is at 8.30.", "Sorry.", "dinner is at 8.30"),
-        ("mail ann@example.com: the train is late", "Hello!", "the train is late"),
+        ("mail ann@example.com: the train is late", "Hello Ann!", "the train is late"),
+        ("mail ann@example.com saying that it rains", "", "it rains"),
         ("scrivi a ann@example.com che la cena è alle otto", "Ciao!", "la cena è alle otto"),
-        # as the model words it
+        # as the model words it: in other words, in another language, from results
         ("let ann@example.com know that dinner is at eight", "Dinner is ready at eight.", None),
+        ("tell ann@example.com that she was right", "You were right.", None),
+        ("tell ann@example.com that the meeting is off, in Italian", "La riunione è annullata.", None),
+        ("mail ann@example.com: the contents of notes.txt", "oats", None),
         # nothing is dictated, or only a part of the request
         ("tell ann@example.com what is in a.txt", "Hello!", None),
         ("tell ann@example.com the sum of the numbers", "Hello!", None),
@@ -368,7 +384,15 @@ ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
 def test_a_message_is_the_one_that_the_request_dictates(
     request_: str, written: str, message: str | None
 ) -> None:
-    assert with_message({**ANN, "body": written}, request_) == {**ANN, "body": message or written}
+    expected = written if message is None else message
+    assert with_message({**ANN, "body": written}, request_) == {**ANN, "body": expected}
+
+
+@pytest.mark.parametrize("repeated", [" ", "that ", "ann@example.com, ", "a. ", "should have "])
+def test_a_long_request_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
+    written = {**ANN, "body": "Hello!"}
+    request_ = f"tell ann@example.com: {repeated * 2000}?x"
+    assert with_message(written, request_) == as_requested(written, request_) == written
 
 
 @pytest.mark.parametrize(

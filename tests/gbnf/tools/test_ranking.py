@@ -383,6 +383,7 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("the list should be read", "write_files", set()),
         ("show me what every text file in drafts says", "write_files", set()),  # what is read, not what to do
         ("a text file in drafts that says hello", "write_files", {"text file"}),
+        ("a text file b.txt with the contents of a.txt", "write_files", {"text file"}),
         ("delete it", "get_now", set()),
         ("read a.txt, but do not write or send anything", "write_files", set()),
         ("read a.txt, but do not write or send anything", "send_messages", set()),

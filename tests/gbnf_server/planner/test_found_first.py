@@ -61,6 +61,13 @@ def test_files_that_are_named_by_their_kind_are_found_before_they_are_read() -> 
     assert "read_files" not in tools
 
 
+def test_files_that_are_named_by_their_kind_fill_no_times() -> None:
+    event = {"title": "Back up", "starts": ["2026-11-22T09:00"]}
+    query = "put an hour in my calendar tomorrow at 9 to back up every project file"
+    driven = drive(query, written({"name": "create_events", "arguments": event}), "Done.", options=SMALL)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_events"]
+
+
 def test_nothing_is_changed_where_nothing_is_found() -> None:
     driven = run("There are none.", entries=[])
     assert [each.tool.name for each in driven.of(ExecuteTool)] == ["find_files"]
@@ -79,6 +86,8 @@ def test_a_large_model_decides_itself() -> None:
         ("clean up exports: everything ending in .part has to go", True),
         ("throw away every pdf in scans", True),
         ("gather every text file under drafts", True),
+        ("leggi ogni file di testo", True),
+        ("read files README and LICENSE", False),
         ("elimina i file .tmp nella cartella cache", True),
         ("cancella tutti i file che finiscono in log", True),
         ("delete the files that end in .bak", True),

@@ -562,11 +562,21 @@ def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
     assert driven.run.answer == "A note.\n\noats"
 
 
-def test_a_question_whether_there_is_something_changes_nothing() -> None:
-    call = {"name": "find_events_empty", "arguments": {"period": "tomorrow"}}
-    query = "any openings in my diary tomorrow afternoon?"
-    driven = drive(query, written(call), "There are.", replies=[{"entries": ["9:00"]}])
-    assert all("create_events" not in step.tools for step in driven.of(StepStarted))
+@pytest.mark.parametrize(
+    ("query", "changes"),
+    [
+        ("any openings in my diary tomorrow afternoon?", False),
+        ("did I put the dentist in my calendar?", False),
+        ("do I have a meeting in my diary tomorrow at 9.30?", False),
+        ("any chance you could book a meeting tomorrow at 9?", True),
+        ("is there a way to put the dentist in my calendar tomorrow at 10?", True),
+        ("ho un appuntamento domani alle 9, puoi segnarlo in agenda?", True),
+        ("c'è modo di segnare una riunione domani alle 9?", True),
+    ],
+)
+def test_a_yes_no_question_changes_nothing(query: str, changes: bool) -> None:
+    driven = drive(query, "There are.")
+    assert ("create_events" in driven.of(StepStarted)[0].tools) == changes
 
 
 @pytest.mark.parametrize(
@@ -574,6 +584,7 @@ def test_a_question_whether_there_is_something_changes_nothing() -> None:
     [
         ("let ann@example.com know about the dinner at eight", ["invalid", None]),
         ("mail ann@example.com an apology: sorry, we cannot help", [None]),
+        ("write to ann@example.com and say that we could not help", [None]),
     ],
 )
 def test_an_apology_of_the_model_is_sent_to_nobody(query: str, outcomes: list[str | None]) -> None:
