@@ -47,7 +47,7 @@ from gbnf.compiler.values import JoinPairs, json_type, value_expr, values_by_typ
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Ref, alt
 from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
-from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, REFERENCES, JsonType
+from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, REFERENCES, JsonType, child_pointer
 from gbnf.schema.value_sets import (
     UNCONSTRAINED,
     UNSATISFIABLE,
@@ -489,12 +489,15 @@ class Lowering:
             self.report.add("unenforced", location.pointer, "type", reason)
             return self._anything.values("object", syntax)
         spend(PART_WORK * (1 + len(shape.properties)))
+        reason = self.reason
         values = {
             name: self._property(name, subschemas, location, syntax)
             for name, subschemas in shape.properties.items()
         }
         others = self._others(shape, location, syntax)
         built = object_expr(shape, values, others, syntax.objects, location.scope, self._order_budget)
+        if built.expr != EMPTY_LANGUAGE:  # it may do without what has no values
+            self.reason = reason
         return self._reported(built, [shape], location)
 
     def _reported(self, built: ObjectExpr, shapes: Iterable[Object], location: SchemaLocation) -> Expr:
@@ -507,7 +510,7 @@ class Lowering:
         self, name: str, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr:
         """Return the values of a declared property."""
-        inner = location.inside(name, f"/properties/{name}")
+        inner = location.inside(name, child_pointer("/properties", name))
         if not syntax.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"
             self.report.add("inexpressible", inner.pointer, "type", self.reason)
@@ -600,7 +603,7 @@ class Lowering:
         self, shapes: Sequence[Object], name: str, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr:
         """Return the values that any of several objects has under a name."""
-        inner = location.inside(name, f"/properties/{name}")
+        inner = location.inside(name, child_pointer("/properties", name))
         return self.either([shape.child(name) for shape in shapes], inner, syntax.child(name))
 
     def _merged_children(

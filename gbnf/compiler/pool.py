@@ -19,7 +19,7 @@ from gbnf.compiler.notations import JSON, Notation
 from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import camel
-from gbnf.compiler.schema import check_whitespace, compilation, compile_document
+from gbnf.compiler.schema import check_options, compilation, compile_document
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import PoolError, SchemaError
 from gbnf.findings import Finding
@@ -75,8 +75,8 @@ def compile_pool(
     Raises PoolError if no tool is left, if two have the same name and for mistakes, SchemaError if a tool
     cannot be compiled.
     """
-    check_whitespace(whitespace)
     options = CompileOptions(whitespace, max_depth, closed, property_order, bounded_digits)
+    check_options(options)
     return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict)
 
 

@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from gbnf_server.cli.app import app
 
     sys.excepthook = _show_traceback
+    gc.set_threshold(20_000, 50, 50)  # a compilation keeps many objects alive, with almost no cycles
     atexit.register(gc.disable)  # the last collections take a tenth of the time of a run, for nothing
     try:
         app(args=None if arguments is None else list(arguments), prog_name="gbnf")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import compile_pool, validate_call
+from gbnf import compile_pool, compile_schema, validate_call
 from gbnf.compiler.pool import _link_pool, compile_tool
-from gbnf.errors import GbnfError, GrammarError, PoolError, SchemaError
+from gbnf.errors import GbnfError, GrammarError, InvalidArgumentError, PoolError, SchemaError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
 from gbnf.surrogates import has_surrogate
@@ -361,9 +361,19 @@ def test_layouts(whitespace: Any) -> None:
     assert accepts(grammar, call, indent=2) == (whitespace == "free")
 
 
-def test_an_unknown_layout_is_an_error() -> None:
-    with pytest.raises(ValueError, match="whitespace='wide' is none of default, compact, spaced, free"):
-        compile_pool([tool("t")], whitespace="wide")  # type: ignore[arg-type]  # the point of the test
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"whitespace": "wide"}, "whitespace='wide' is none of default, compact, spaced, free"),
+        ({"property_order": "Any"}, "property_order='Any' is none of declared, any"),
+        ({"max_depth": -1}, "max_depth=-1 is below 0"),
+    ],
+)
+def test_an_unknown_option_is_an_error(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=error):
+        compile_pool([tool("t")], **options)
+    with pytest.raises(InvalidArgumentError, match=error):
+        compile_schema({}, **options)
 
 
 def test_each_tool_is_compiled_once_where_names_are_the_same_in_camel_case() -> None:

@@ -10,6 +10,7 @@ from gbnf.compiler.numbers import MAX_DIVISOR
 from gbnf.compiler.repetitions import MAX_BOUND
 from gbnf.compiler.report import Report
 from gbnf.compiler.schema import compile_schema
+from gbnf.errors import SchemaError
 from gbnf.findings import Finding
 
 
@@ -83,3 +84,22 @@ def test_what_is_not_enforced_is_reported_at_its_keyword(
 ) -> None:
     found = compile_schema(schema).report
     assert [(finding.pointer, finding.kind) for finding in found] == expected
+
+
+def test_pointers_are_escaped() -> None:
+    schema = {"properties": {"a/b": {"properties": {"c~/d": True}}}}
+    pointers = {finding.pointer for finding in compile_schema({"type": "object", **schema}).report}
+    assert "/properties/a~1b/properties/c~0~1d" in pointers
+
+
+@pytest.mark.parametrize(
+    ("required", "reason"),
+    [
+        (["b"], "it requires itself without end"),
+        (["a"], "no value satisfies all keywords at '/properties/a'"),
+    ],
+)
+def test_a_schema_without_values_is_reported_with_what_it_requires(required: list[str], reason: str) -> None:
+    properties = {"a": {"type": "string", "minLength": 5, "maxLength": 2}, "b": {"$ref": "#"}}
+    with pytest.raises(SchemaError, match=reason):
+        compile_schema({"type": "object", "properties": properties, "required": required})

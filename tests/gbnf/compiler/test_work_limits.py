@@ -5,7 +5,6 @@ The work of a compilation is counted, so these tests count it too and never ask 
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from contextlib import suppress
@@ -19,7 +18,7 @@ from gbnf import work_limits
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.compiler import lowering
-from gbnf.compiler.schema import compile_schema, paused_garbage_collection
+from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.work_limits import (
@@ -189,18 +188,6 @@ def test_an_exhausted_share_leaves_the_rest_of_the_work() -> None:
 def test_nesting_is_bounded() -> None:
     with limit_work(), limit_nesting(1), pytest.raises(WorkLimitError), limit_nesting(1):
         pass
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_is_off_inside_and_as_before_even_after_an_error(enabled: bool) -> None:
-    before = gc.isenabled()
-    try:
-        (gc.enable if enabled else gc.disable)()
-        with pytest.raises(AssertionError, match="inside"), paused_garbage_collection():
-            assert gc.isenabled(), "inside"
-        assert gc.isenabled() == enabled
-    finally:
-        (gc.enable if before else gc.disable)()
 
 
 def test_one_function_empties_what_clients_can_fill() -> None:
