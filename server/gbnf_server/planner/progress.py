@@ -79,7 +79,7 @@ def narrowed(tool: Tool, request: str) -> Tool:
     chosen = [name for name in arguments if name in names and name not in tool.step_references]
     if not set(args.get("required", ())) <= set(chosen):
         return tool
-    most = times_in(request)
+    most = times_in(request) or int(_FINDS_ONE.search(request) is not None)
     if not most or _RECURRING.search(request):
         return with_arguments(tool, chosen)
     properties = {
@@ -102,6 +102,11 @@ _LESS_SAID = 2.0
 """What others are less preferred by, beside what they fit less: some of them are declared for later steps."""
 _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
+_FINDS_ONE = re.compile(
+    r"\b(?:find|look for|pick|choose|get|propose|suggest|trova|cerca|scegli|proponi)(?:\s+me|mi)?\s+"
+    r"(?:(?:an?|one|una?|uno)\s|un['’])(?![^\n]*\b(?:two|three|both|several|due|tre|[2-9] \w+s)\b)",
+    re.IGNORECASE,
+)
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
 
 

@@ -291,6 +291,10 @@ def test_a_call_that_is_not_offered_is_no_answer() -> None:
         ("events on 2026-11-24 at 18:00 and on 2026-11-25 at 9:30", 2),
         ("an event every day at 18:00", None),
         ("an event", None),
+        ("find a free slot tomorrow and book a visit", 1),
+        ("trova un'ora libera domani e prenota il dentista", 1),
+        ("find a free hour every day and book the gym", None),
+        ("find 2 free slots and book them", None),
     ],
 )
 def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | None) -> None:
