@@ -112,7 +112,7 @@ _TOLD: Final = re.compile(
     r"|\b(?:what|where|which|that|all|when|how|everything) (?:i|we) (?:(?:have|had|already|just|once) )*"
     r"(?!have|need|want|wish|would|d|ll|must|should|am|can|could|may|to|ve)\w+"
     r"|\b(?:i|we) (?:(?:ve|have|had|already|just|once) )+(?!to|need|want)\w+"
-    r"|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
+    r"|\b(?<!as )(?<=s )(?:i|we) (?:keep|store|own)\b|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
 )
 """What the person does or did: where did I put it, what I wrote."""
 _CLAUSE_END: Final = re.compile(r" (?:and|then|e|poi) ")
@@ -206,7 +206,7 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     what not to do, what the person did, or what is done with another tool, by one of its phrases.
     """
     asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    without = _SOUGHT_FOR.sub(r"\1", _TOLD.sub(" ", _PLACE.sub(" ", _FORBIDDEN.sub(" ", asked))))
+    without = _SOUGHT_FOR.sub(r"\1", _PLACE.sub(" ", _TOLD.sub(" ", _FORBIDDEN.sub(" ", asked))))
     words = dict.fromkeys(_WORD.findall(without))
     languages = _languages(_WORD.findall(asked))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}

@@ -223,6 +223,11 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
         raise CallRefusedError("invalid", "the text is an apology; write what the request says")
     if changes and is_only_source(call["arguments"], state.query):
         raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
+    if changes and (path := _found_file(call["arguments"], tool, state)):
+        problem = (
+            f"{path} is there already, and the request does not name it; write to another file, or answer"
+        )
+        raise CallRefusedError("invalid", problem)
     reason = state.calls.refusal(tool, call)
     if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
@@ -255,6 +260,24 @@ def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: Ru
                 raise CallRefusedError("invalid", error)
             return limited
     return call
+
+
+def _found_file(arguments: Mapping[str, Any], tool: Tool, state: RunState) -> str:
+    """Return the file of a result that a call would write over and no word of the request is about, or ""."""
+    if tool.name in state.takes_entries or not writes_files(tool) or _EDITS.search(state.request):
+        return ""
+    entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
+    request = state.request.casefold()
+    paths = sorted(entries & argument_values(arguments))
+    return next((path for path in paths if path.rpartition("/")[2].casefold() not in request), "")
+
+
+_EDITS = re.compile(
+    r"\b(?:edit|chang|replac|updat|fix|correct|rewrit|overwrit|translat|convert|append|add|sort|format|clean|remov"
+    r"|insert|modif|sostitu|corregg|tradu|aggiung|aggiorn|riscriv|ordin|togli|rimuov)\w*",
+    re.IGNORECASE,
+)
+"""What is done to files that a request names by their kind, or not at all."""
 
 
 def _message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str]]:

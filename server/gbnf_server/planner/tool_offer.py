@@ -172,8 +172,10 @@ def offer_tools(state: RunState) -> OfferedTools:
         state.entries_for = changing.name
     elif len(readers) > 1 and names_kind_of_file(state.query) and not asked_for(ready, state):
         reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
-        if reader is not finder:  # it would guess the names of the files
+        if reader is not finder:  # it would guess the names of the files, or make them up in its answer
+            chosen = max(state.preference, key=state.preference.__getitem__, default="")
             ready = tuple(tool for tool in ready if tool is not reader)
+            answers = all(tool.name != chosen for tool in readers)
     elif readers and names_file(state.query):  # it would tell what may be in the file
         answers = False
         ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")

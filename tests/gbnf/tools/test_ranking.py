@@ -390,6 +390,8 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("don't forget to mail giulia", "send_messages", {"mail"}),
         # what the person did
         ("where did I put my tickets?", "write_files", set()),
+        ("mail ann a list of the notes we keep in wiki", "write_files", set()),
+        ("keep a list of my books in books.md", "write_files", {"keep"}),
         ("all i remember is its name", "create_events", set()),
         ("what have we written so far?", "write_files", set()),
         ("dove ho messo il passaporto?", "write_files", set()),

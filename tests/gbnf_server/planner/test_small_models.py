@@ -603,3 +603,19 @@ def test_an_apology_of_the_model_is_sent_to_nobody(query: str, outcomes: list[st
     assert [step.refusal for step in driven.run.steps][: len(outcomes)] == outcomes
     bodies = [effect.arguments["body"] for effect in driven.of(ExecuteTool)]
     assert bodies == [mail["body"] if outcomes == [None] else "Dinner is at eight."]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_written"),
+    [
+        ("mail ann@example.com a list of the notes, and keep it for me", False),
+        ("update the notes in wiki, and save them in capitals", True),
+        ("find the notes in wiki, then write hello to home.md", True),
+    ],
+)
+def test_a_file_that_was_only_found_is_not_written_over(query: str, is_written: bool) -> None:
+    find = {"name": "find_files", "arguments": {"base_path": "wiki", "pattern": "*.md"}}
+    write = {"name": "write_files", "arguments": {"files": [{"path": "wiki/home.md", "content": "hello"}]}}
+    replies = [{"entries": ["wiki/home.md"]}, {"entries": ["wiki/home.md"]}]
+    driven = drive(query, written(find), written(write), "It is done.", replies=replies)
+    assert any(effect.tool.name == "write_files" for effect in driven.of(ExecuteTool)) == is_written
