@@ -25,7 +25,7 @@ subprocess.Popen([sys.executable, "-c", alone + "; " + sleeps], start_new_sessio
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_what_a_killed_test_process_has_started_ends(number: signal.Signals) -> None:
     command = [sys.executable, "-c", PROGRAM]
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}  # noqa: PTH120 - a path for Python
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}  # noqa: PTH120  # a path for Python
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as tests:
         assert tests.stdout is not None
         grandchild = int(tests.stdout.readline())

@@ -69,7 +69,7 @@ def open_peer(name: str | None, source: ModelSource, console: Console) -> Iterat
     if name != LLAMA_SERVER:
         yield None if name is None else Peer(name)
         return
-    from gbnf_server.llama.server_build import start  # noqa: PLC0415 - only a peer needs it
+    from gbnf_server.llama.server_build import start  # noqa: PLC0415  # only a peer needs it
 
     console.print("starting llama-server", style="dim")
     adapter = source.adapter()

@@ -109,7 +109,7 @@ def load_python(path: Path, tools: Sequence[Tool] | None = None) -> tuple[Suite,
         defined = runpy.run_path(str(path))
     except InvalidSuiteError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a person's file does wrong
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a person's file does wrong
         raise InvalidSuiteError(str(path), [_failure(path, error)]) from None
     finally:
         _OFFERED.reset(offered)

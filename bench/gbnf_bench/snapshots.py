@@ -163,7 +163,7 @@ def _events(context: Context) -> list[dict[str, str]] | None:
             }
             for event in calendar_file.load(context.workspace).walk("VEVENT")
         ]
-    except Exception:  # noqa: BLE001 - icalendar's errors are many, and a model can write anything
+    except Exception:  # noqa: BLE001  # icalendar's errors are many, and a model can write anything
         return None
     return sorted(events, key=lambda item: (item["start"], item["title"]))
 
@@ -186,5 +186,5 @@ def _message(data: bytes) -> dict[str, Any] | None:
             "subject": str(message["Subject"]),
             "body": body.get_content().replace("\r\n", "\n").strip() if body is not None else "",
         }
-    except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over
+    except Exception:  # noqa: BLE001  # the parser raises whatever it stumbles over
         return None

@@ -182,7 +182,7 @@ def _deepest(error: ValidationError) -> str:
 
 
 def _nearest(key: str, keys: Mapping[str, Any]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+    from difflib import get_close_matches  # noqa: PLC0415  # only where something is wrong
 
     close = get_close_matches(key, keys, n=1)
     return (f"Did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(keys)}."

@@ -83,7 +83,7 @@ def _call_schema(tools: tuple[Tool, ...], steps: tuple[int, ...], closed: bool) 
 
 def schema_violation(schema: Mapping[str, Any], text: str) -> str | None:
     """Return why a complete answer is not valid against the schema, None if it is."""
-    from gbnf.schema.validators import violation  # noqa: PLC0415 - only answers without a grammar are judged
+    from gbnf.schema.validators import violation  # noqa: PLC0415  # only answers without a grammar are judged
 
     try:
         value = parse_json(text)

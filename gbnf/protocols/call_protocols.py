@@ -371,7 +371,7 @@ def repaired_call(
     repairs: Iterable[str] = (),
 ) -> ParsedCall:
     """Return a call with arguments that fit its tool's schema, as far as that is possible."""
-    from gbnf.calls.repair import repair_call  # noqa: PLC0415 - constrained calls need no repair
+    from gbnf.calls.repair import repair_call  # noqa: PLC0415  # constrained calls need no repair
 
     repaired = repair_call(call, tools, steps=steps, clamp=clamp)
     thought = {REASONING_KEY: reasoning} if reasoning else {}

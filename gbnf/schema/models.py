@@ -77,12 +77,12 @@ def _schema_generator() -> Any:
 
     Where pydantic's schema of a type says less than its validator, strings get a pattern.
     """
-    from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415 - as in `_pydantic`
+    from pydantic.json_schema import GenerateJsonSchema  # noqa: PLC0415  # as in `_pydantic`
 
     class Precise(GenerateJsonSchema):
-        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in pydantic
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  # as in pydantic
 
-        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # pydantic's signature
             return False
 
         def generate_inner(self, schema: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _schema_generator() -> Any:
                 number.setdefault("exclusiveMinimum", -limit)
             return number
 
-        def complex_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002 - pydantic's signature
+        def complex_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002  # pydantic's signature
             return {"type": "string", "pattern": f"^[+-]?{_REAL}([+-]{_REAL}j)?$"}
 
         def datetime_schema(self, schema: Any) -> dict[str, Any]:
@@ -245,9 +245,9 @@ def _faults(error: Any, whole: str) -> str:
 
 def _pydantic() -> Any:
     try:
-        import pydantic  # noqa: PLC0415 - `import gbnf` does not import it
+        import pydantic  # noqa: PLC0415  # `import gbnf` does not import it
     except ModuleNotFoundError as error:
-        from gbnf.extras import missing_extra  # noqa: PLC0415 - rarely needed
+        from gbnf.extras import missing_extra  # noqa: PLC0415  # rarely needed
 
         raise missing_extra(error) or error from None
     return pydantic

@@ -285,7 +285,7 @@ _LONGEST_HOSTNAME = 253  # RFC 1035, section 2.3.4, without the lengths of the l
 
 
 class _FormatChecker(FormatChecker):
-    def check(self, instance: object, format: str) -> None:  # noqa: A002 - the name in jsonschema
+    def check(self, instance: object, format: str) -> None:  # noqa: A002  # the name in jsonschema
         """Raise FormatError if the instance is a string that does not conform to the format."""
         if format in self.checkers and format not in _IRIS:
             super().check(instance, format)

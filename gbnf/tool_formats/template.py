@@ -102,7 +102,7 @@ OWN_VARIABLES = frozenset(
 @schema_cache(maxsize=8)
 def template_variables(source: str) -> frozenset[str]:
     """Return the variables of a template that a request may set; none of one that is malformed."""
-    environment = jinja2.Environment(extensions=[_GenerationTag, jinja2.ext.loopcontrols])  # noqa: S701 - renders nothing
+    environment = jinja2.Environment(extensions=[_GenerationTag, jinja2.ext.loopcontrols])  # noqa: S701  # renders nothing
     try:
         return frozenset(find_undeclared_variables(environment.parse(source))) - OWN_VARIABLES
     except (jinja2.TemplateError, RecursionError):

@@ -136,8 +136,8 @@ def _check_required(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
 
 
 def _check_references(args: dict[str, Any]) -> None:
-    from referencing import Registry, exceptions  # noqa: PLC0415 - most schemas have no references
-    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415 - as above
+    from referencing import Registry, exceptions  # noqa: PLC0415  # most schemas have no references
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415  # as above
 
     root: Resource[Any] = DRAFT202012.create_resource(args)
     uri = root.id() or _ROOT_URI

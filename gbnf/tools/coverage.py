@@ -157,7 +157,7 @@ def _takes_addresses(schema: Any) -> bool:
     """Return whether a text may be an email address, by its format or pattern, but not any text."""
     if not _is_text(schema) or not {"format", "pattern"} & schema.keys():
         return False
-    from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
+    from gbnf.schema.validators import violation  # noqa: PLC0415  # few tools have patterns
 
     return not violation(schema, "anna@example.com") and bool(violation(schema, "at-home"))
 

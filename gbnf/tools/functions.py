@@ -40,7 +40,7 @@ def tool(
 ) -> Callable[[_Function], _Function]: ...
 
 
-def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - the overloads list them
+def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417  # the overloads list them
     """Mark a typed function as a tool, which `load_tools` returns; the function stays as it is.
 
         @tool(effect="read")
@@ -153,7 +153,7 @@ async def _awaited(result: Awaitable[Any]) -> Any:
 
 
 def _jsonable(value: Any) -> Any:
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - `import gbnf` does not import pydantic
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  # `import gbnf` does not import pydantic
 
     return to_jsonable_python(value)
 
@@ -165,7 +165,7 @@ def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """
     text = inspect.getdoc(function) or ""
     try:
-        from docstring_parser import ParseError, parse  # noqa: PLC0415 - only functions have docstrings
+        from docstring_parser import ParseError, parse  # noqa: PLC0415  # only functions have docstrings
     except ModuleNotFoundError:
         return text, {}
     try:

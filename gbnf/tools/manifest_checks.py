@@ -113,7 +113,7 @@ def manifest_fields(
         problem = f"tables and arrays are nested deeper than {MAX_DEPTH} levels"
         check.fail("", None, problem, "Move the inner schemas to args.$defs, and refer to them.")
     content = check.json_like("", mapping if checked_args is None else {**mapping, "args": None})
-    from gbnf.tools.near_misses import misspelt_keywords  # noqa: PLC0415 - needed once a tool is read
+    from gbnf.tools.near_misses import misspelt_keywords  # noqa: PLC0415  # needed once a tool is read
 
     name = check.name(content)
     version = check.text(content, "version")
@@ -148,7 +148,7 @@ def manifest_fields(
 
 def _misspelt_keys(name: str, content: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a finding for each key outside of `[args]` that is probably misspelt, or in the wrong table."""
-    from gbnf.tools.near_misses import misspelt, similar_key  # noqa: PLC0415 - as above
+    from gbnf.tools.near_misses import misspelt, similar_key  # noqa: PLC0415  # as above
 
     inner = {f"{table}.{key}": key for table, keys in _TABLES.items() for key in keys}
     for key in content:

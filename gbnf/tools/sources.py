@@ -137,11 +137,11 @@ class _SourceReader:
             case _ if is_model(type(source)):  # an object of a client library
                 self._read(source.model_dump(mode="json", by_alias=True, exclude_none=True), path, key)
             case ModuleType():
-                from gbnf.tools.functions import functions_of  # noqa: PLC0415 - most tools are no code
+                from gbnf.tools.functions import functions_of  # noqa: PLC0415  # most tools are no code
 
                 self._read(functions_of(source), path, key)
             case Callable():
-                from gbnf.tools.functions import function_tool  # noqa: PLC0415 - as above
+                from gbnf.tools.functions import function_tool  # noqa: PLC0415  # as above
 
                 self._add(function_tool(source), path, key)
             case Iterable() if not isinstance(source, str):
@@ -335,7 +335,7 @@ def _below(folder: Path, errors: list[ManifestError]) -> Iterator[Path]:
         if identity in visited:
             continue
         visited.add(identity)
-        folders = [entry for entry in entries if os.path.isdir(entry)]  # noqa: PTH112 - it never raises
+        folders = [entry for entry in entries if os.path.isdir(entry)]  # noqa: PTH112  # it never raises
         manifest = here / FILE_NAME
         if manifest in entries and manifest not in folders:
             yield manifest

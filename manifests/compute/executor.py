@@ -33,7 +33,7 @@ MAX_LENGTH = 5_000
 """Characters of an expression: the time to parse it grows with their square."""
 
 
-def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - arithmetic needs no context
+def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001  # arithmetic needs no context
     """Return the value of `expression`."""
     value = compute(arguments["expression"])
     return {"value": value, "entries": [format_number(value)]}

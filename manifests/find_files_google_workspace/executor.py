@@ -29,7 +29,7 @@ def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
             "Google Drive is not connected: set GBNF_GOOGLE_TOKEN to an access token, "
             "or use find_files for local files"
         )
-    import httpx  # noqa: PLC0415 - only who has a token waits for it
+    import httpx  # noqa: PLC0415  # only who has a token waits for it
 
     limit = arguments.get("limit", LIMIT)
     found: list[dict[str, Any]] = []

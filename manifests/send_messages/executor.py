@@ -114,7 +114,7 @@ def _free_name(folder: str, subject: str, context: Context) -> str:
 
 def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
     """Send a message, and return the refused recipients. Raises ExecutorError if it was not sent."""
-    import smtplib  # noqa: PLC0415 - only who sends waits for it and for ssl
+    import smtplib  # noqa: PLC0415  # only who sends waits for it and for ssl
 
     settings, refused = context.settings, None
     try:
@@ -138,7 +138,7 @@ def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
 
 
 def _connected(host: str, settings: Any) -> smtplib.SMTP:
-    import smtplib  # noqa: PLC0415 - only who sends waits for it and for ssl
+    import smtplib  # noqa: PLC0415  # only who sends waits for it and for ssl
     import ssl  # noqa: PLC0415
 
     security = settings.get("GBNF_SMTP_SECURITY", "starttls")

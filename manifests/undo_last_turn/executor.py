@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gbnf_server.executors import Context
 
 
-def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001 - it has no arguments
+def run(arguments: dict[str, Any], context: Context) -> dict[str, Any]:  # noqa: ARG001  # it has no arguments
     """Undo the changes of the latest earlier request."""
     outcome = context.journal.undo_last_turn(context.turn)
     if outcome.kept and not outcome.undone:

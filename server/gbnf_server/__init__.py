@@ -69,6 +69,6 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_MODULES[name]), name)
     except ModuleNotFoundError as error:
-        from gbnf.extras import missing_extra  # noqa: PLC0415 - as above
+        from gbnf.extras import missing_extra  # noqa: PLC0415  # as above
 
         raise missing_extra(error, "run") or error from error

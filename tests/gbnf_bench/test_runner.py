@@ -97,7 +97,7 @@ def test_the_grammars_of_steps_are_those_that_the_model_got(tmp_path: Path) -> N
 
         class Watching(Told):
             def respond(self, messages: Sequence[Any], **limits: Any) -> Completion:
-                asked.append(grammar_text(limits["grammar"]))  # noqa: B023 - called inside the loop
+                asked.append(grammar_text(limits["grammar"]))  # noqa: B023  # called inside the loop
                 return super().respond(messages, **limits)
 
         bench = _bench(Watching(NOW, FOLDER, "no call", DONE), [name])

@@ -19,7 +19,7 @@ from support.tool_templates import JSON_IN_TAGS
 
 llm = pytest.importorskip("llm", reason="needs the extra llm")
 
-from click.testing import CliRunner  # noqa: E402 - llm requires it
+from click.testing import CliRunner  # noqa: E402  # llm requires it
 from llm.cli import cli  # noqa: E402
 from llm.plugins import load_plugins, pm  # noqa: E402
 

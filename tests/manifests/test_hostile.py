@@ -147,7 +147,7 @@ def test_every_executor_that_takes_a_path_ends(hostile: Path, name: str) -> None
         try:
             run_of(tool)(arguments, context)
         except ExecutorError as error:
-            assert len(str(error)) < 3 * LONGEST  # noqa: PT017 - either is right
+            assert len(str(error)) < 3 * LONGEST  # noqa: PT017  # either is right
 
 
 @pytest.mark.parametrize("name", ["missin.txt", "bad"])

@@ -118,7 +118,7 @@ class Mailbox:
         self.messages: list[Any] = []
         self.farewell = "221 Bye"
 
-    async def handle_QUIT(self, *_: Any) -> str:  # noqa: N802 - as below
+    async def handle_QUIT(self, *_: Any) -> str:  # noqa: N802  # as below
         return self.farewell
 
     # aiosmtpd looks for these names, and gives all that they might want
@@ -300,7 +300,7 @@ class Drive:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - http.server's name
+            def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  # http.server's name
                 pass
 
         self.handler = Handler

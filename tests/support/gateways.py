@@ -116,7 +116,7 @@ class ScriptedEngine(Answers):
     async def answer(
         self,
         request: ChatRequest,
-        backend: Backend,  # noqa: ARG002 - of the protocol
+        backend: Backend,  # noqa: ARG002  # of the protocol
     ) -> AsyncGenerator[AnswerEvent, None]:
         self.running += 1
         self.seen.append(request.messages[-1]["content"])
@@ -223,7 +223,7 @@ class Served:
 class _Server(GatewayServer):
     async def main_loop(self) -> None:
         """Ask more often than uvicorn whether to end, which asks ten times a second."""
-        while not await self.on_tick(0):  # noqa: ASYNC110 - as uvicorn does
+        while not await self.on_tick(0):  # noqa: ASYNC110  # as uvicorn does
             await asyncio.sleep(0.005)
 
 
@@ -246,5 +246,5 @@ async def served(gateway: Gateway, access: Access | None = None) -> AsyncGenerat
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the event loop run until the condition is true; the test's own time limit ends what never is."""
-    while not condition():  # noqa: ASYNC110 - what changes is no event
+    while not condition():  # noqa: ASYNC110  # what changes is no event
         await asyncio.sleep(0.005)

@@ -298,7 +298,7 @@ def main() -> None:
     _install_broken(given.tools)
     if given.legacy:
         del server._lowlevel_server._request_handlers["server/discover"]
-        setattr(lowlevel, "serve_dual_era_loop", serve_loop)  # noqa: B010 - the module does not export it
+        setattr(lowlevel, "serve_dual_era_loop", serve_loop)  # noqa: B010  # the module does not export it
     if given.transport == "stdio":
         server.run()
         return

@@ -164,7 +164,7 @@ def scripted(**answers: list[Reply | Callable[[], None]]) -> Iterator[Script]:
             self.end_headers()
             self.wfile.write(raw)
 
-        do_GET = do_POST = _answer  # noqa: N815 - the names that http.server looks for
+        do_GET = do_POST = _answer  # noqa: N815  # the names that http.server looks for
 
         def log_message(self, *_: object) -> None:
             pass

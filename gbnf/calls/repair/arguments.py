@@ -48,9 +48,9 @@ class ArgumentRepairer:
     def __init__(
         self, args: Mapping[str, Any], *, clamp: bool, unknown: UnknownKeys, only_reads: bool
     ) -> None:
-        from jsonschema import Draft202012Validator  # noqa: PLC0415 - most calls need no repair
+        from jsonschema import Draft202012Validator  # noqa: PLC0415  # most calls need no repair
 
-        from gbnf.schema.validators import extend_validator  # noqa: PLC0415 - as above
+        from gbnf.schema.validators import extend_validator  # noqa: PLC0415  # as above
 
         self._root, self._clamp, self._unknown = close_arguments(args), clamp, unknown
         self._only_reads = only_reads

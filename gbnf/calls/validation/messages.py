@@ -204,7 +204,7 @@ def _form(pattern: str, error: ValidationError, root: Mapping[str, Any]) -> str:
 
 def _example(error: ValidationError) -> str:
     """Return an example of a valid text, from the schema or of its format, as a phrase; "" without one."""
-    from gbnf.schema.validators import violation  # noqa: PLC0415 - needed once there is an error
+    from gbnf.schema.validators import violation  # noqa: PLC0415  # needed once there is an error
 
     schema: Any = error.schema
     examples = schema.get("examples", ())

@@ -127,7 +127,7 @@ def _argument_errors(
 
 @schema_cache(maxsize=1024)
 def _validator(called_tool: Tool, with_steps: bool, closed: bool) -> Any:
-    from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - needed once arguments are judged
+    from gbnf.schema.validators import schema_validator  # noqa: PLC0415  # needed once arguments are judged
 
     without = frozenset() if with_steps else frozenset(called_tool.step_references)
     return schema_validator(validation_schema(called_tool.args, without, closed=closed))
@@ -177,7 +177,7 @@ def filled_argument_errors(tool: Tool, target: str, value: Any) -> tuple[str, ..
 
 @schema_cache(maxsize=1024)
 def _validators(tool: Tool, target: str) -> tuple[Any, tuple[Any, ...]]:
-    from gbnf.schema.validators import schema_validator  # noqa: PLC0415 - as above
+    from gbnf.schema.validators import schema_validator  # noqa: PLC0415  # as above
 
     properties = {
         name: {key: member for key, member in schema.items() if key != "runtime_resolved"}

@@ -372,7 +372,7 @@ class _Reading:
 
 def _key(call: ReadCall) -> str:
     """Return what equal calls have in common."""
-    from gbnf.schema.value_sets import equality_key  # noqa: PLC0415 - needed once there is a call
+    from gbnf.schema.value_sets import equality_key  # noqa: PLC0415  # needed once there is a call
 
     arguments = call.parsed()
     return f"{call.name} {call.arguments if arguments is None else equality_key(arguments)}"

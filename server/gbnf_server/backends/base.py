@@ -308,7 +308,7 @@ class Backend(ABC):
         """Return whether it answers requests again after it has failed. Raises BackendError."""
         return True
 
-    def clear_prompt_cache(self) -> None:  # noqa: B027 - the default
+    def clear_prompt_cache(self) -> None:  # noqa: B027  # the default
         """Evaluate the whole prompt of the next call, if the backend controls its cache.
 
         A reused prefix changes the last digits of the logits after it.

@@ -237,7 +237,7 @@ class HttpSession:
         body: dict[str, Any] | None,
         *,
         tokens: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 - of all attempts
+        timeout: float | None = None,  # noqa: ASYNC109  # of all attempts
         by_line: bool = True,
     ) -> AsyncGenerator[str | httpx.Response, None]:
         """Yield each line of a response as it arrives, and last the response; of an error only that.

@@ -23,10 +23,10 @@ def open_model(model: str | Path | Backend | None, *, parallel: int = 1) -> Back
 @lru_cache(maxsize=1)
 def _opened(model: str, parallel: int) -> Backend:
     if model.startswith(("http://", "https://")):
-        from gbnf_server.backends.llama_server import LlamaServer  # noqa: PLC0415 - as above
+        from gbnf_server.backends.llama_server import LlamaServer  # noqa: PLC0415  # servers need no extra
 
         return LlamaServer(model)
-    from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415 - as above
+    from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415  # it needs the extra local
 
     if model == SMOLLM2:
         return InProcess(smollm2_path(), lora=SMOLLM2_ADAPTER, name=SMOLLM2, parallel=parallel)

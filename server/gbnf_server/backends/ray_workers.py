@@ -140,7 +140,7 @@ class RayWorker(RequestBackend):
             return False
         try:
             await asyncio.wait_for(self._actor.ready.remote(), _CONNECTED_S)
-        except Exception:  # noqa: BLE001 - Ray raises a bare Exception for an actor that is gone for good
+        except Exception:  # noqa: BLE001  # Ray raises a bare Exception for an actor that is gone for good
             return False
         return True
 

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atexit.register(gc.disable)  # the last collections take a tenth of the time of a run, for nothing
     try:
         app(args=None if arguments is None else list(arguments), prog_name="gbnf")
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - `report` raises unexpected ones again
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # `report` raises unexpected ones again
         from gbnf_server.cli.errors import report
 
         sys.exit(report(error))

@@ -112,7 +112,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _gbnf(
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback exits
+    version: Annotated[  # noqa: ARG001  # its callback exits
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,

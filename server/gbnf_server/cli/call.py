@@ -159,7 +159,7 @@ def _execute(tool: Tool, arguments: dict[str, Any], folder: Path, *, approve_all
 
     try:
         if tool.run.confirm and not person.approve({"name": tool.name, "arguments": arguments}):
-            raise ExecutorError("the call was not approved, so it was not executed")  # noqa: TRY301 - one way to report
+            raise ExecutorError("the call was not approved, so it was not executed")  # noqa: TRY301  # one way to report
         result = run_executor(tool, arguments, Context(workspace, person=person, on_output=show))
     except ExecutorError as error:
         for note in getattr(error, "__notes__", ()):

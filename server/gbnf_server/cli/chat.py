@@ -109,7 +109,7 @@ def _lines() -> Iterator[str]:
     prompt = ""
     if _is_terminal():
         with suppress(ImportError):  # not every Python has it
-            import readline  # noqa: F401 - `input` uses it
+            import readline  # noqa: F401  # `input` uses it
         prompt = "> " if sys.stdout.isatty() else ""
     while True:
         try:

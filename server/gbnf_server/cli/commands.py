@@ -98,7 +98,7 @@ class Commands(Mapping[str, Any]):
 class ConvertsLazily:
     """A command that converts texts and paths itself, and no defaults: typer uses pydantic, a slow import."""
 
-    def get_params(self, ctx: Any) -> Any:  # noqa: D102 - as in the base class
+    def get_params(self, ctx: Any) -> Any:  # noqa: D102  # as in the base class
         parameters = super().get_params(ctx)  # type: ignore[misc]  # of the command that this is mixed into
         for parameter in parameters:
             parameter.process_value = partial(_process_value, parameter)

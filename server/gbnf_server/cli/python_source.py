@@ -65,7 +65,7 @@ def _import(module: str, folder: Path, text: str) -> ModuleType:
     try:
         with redirect_stdout(sys.stderr):
             return importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever its code raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever its code raises
         missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
         if missing and f"{module}.".startswith(f"{missing}."):
             parent, dot, _ = missing.rpartition(".")

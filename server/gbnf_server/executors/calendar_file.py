@@ -67,7 +67,7 @@ def busy(
     calendar: icalendar.Calendar, start: datetime, end: datetime, zone: tzinfo
 ) -> list[tuple[datetime, datetime]]:
     """Return the busy intervals between two aware times, in UTC, sorted."""
-    import recurring_ical_events  # noqa: PLC0415 - who only writes need not wait for it
+    import recurring_ical_events  # noqa: PLC0415  # who only writes need not wait for it
 
     day = timedelta(days=1)
     intervals = []

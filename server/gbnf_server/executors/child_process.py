@@ -164,7 +164,7 @@ def _run(start: Mapping[str, Any], person: _Relay) -> bytes:
         text, trace = str(error)[:LONGEST_TEXT], ""
     except SystemExit as error:
         text, trace = f"'{name}' exited by itself with exit code {error.code!r}"[:LONGEST_TEXT], ""
-    except BaseException as error:  # noqa: BLE001 - the boundary: whatever an executor raises is sent to the parent
+    except BaseException as error:  # noqa: BLE001  # the boundary: whatever an executor raises is sent to the parent
         if isinstance(error, MemoryError) and start["memory_mb"]:
             text = protocol.out_of_memory(name, start["memory_mb"])
         else:
@@ -206,7 +206,7 @@ def _load(start: Mapping[str, Any], name: str) -> Callable[[dict[str, Any], Cont
 
 def _typed_function(module: ModuleType, name: str) -> Callable[[dict[str, Any], Context], Any]:
     """Return the call of a function that was marked by `gbnf.tool`, with an object as its result."""
-    import asyncio  # noqa: PLC0415 - an executor.py need not wait for them
+    import asyncio  # noqa: PLC0415  # an executor.py need not wait for them
 
     from gbnf.tools.functions import function_tool  # noqa: PLC0415
 

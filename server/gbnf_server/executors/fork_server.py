@@ -67,7 +67,7 @@ class ForkServer:
         options = map(str, (theirs.fileno(), int(not is_reused())))
         with theirs, ExitStack() as unused:
             unused.enter_context(self._requests)
-            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+            self.process = subprocess.Popen(  # noqa: S603  # our own interpreter and code
                 # -P: no module is imported from the current folder
                 [sys.executable, "-P", "-c", _BOOT, *options, *path],
                 pass_fds=[theirs.fileno()],
@@ -169,7 +169,7 @@ def fork_server(
 
 def _forget() -> None:
     """Close the connections in a forked process: the fork servers are its parent's."""
-    global _lock  # noqa: PLW0603 - another thread may have held it
+    global _lock  # noqa: PLW0603  # another thread may have held it
     _lock = threading.Lock()
     for server in _servers.values():
         server.process.returncode = 0  # its parent waits for it

@@ -370,7 +370,7 @@ class Journal:
         for _ in undoing.undo(operation):
             pass
         with self._workspace.open_folder(_STAGING) as staging:
-            for name in os.listdir(staging):  # noqa: PTH208 - by descriptor
+            for name in os.listdir(staging):  # noqa: PTH208  # by descriptor
                 if name.startswith(f"{operation.number}-"):
                     with suppress(OSError):
                         os.unlink(name, dir_fd=staging)

@@ -95,7 +95,7 @@ class JournalStore:
     def entries(self) -> list[JournalEntry]:
         """Return the files of the journal, the oldest operation first."""
         with self._workspace.open_folder(JOURNAL_FOLDER) as folder:
-            names = os.listdir(folder)  # noqa: PTH208 - by descriptor
+            names = os.listdir(folder)  # noqa: PTH208  # by descriptor
         entries = [
             JournalEntry(number, match[0], int(size) if size else None, is_damaged=kind == "damaged")
             for match in map(_NAME.fullmatch, names)
@@ -109,7 +109,7 @@ class JournalStore:
     ) -> Operation:
         """Record the head of a new operation, under a number that neither a record nor the trash has."""
         with self._workspace.open_folder(TRASH_FOLDER) as trash:
-            used = os.listdir(trash)  # noqa: PTH208 - by descriptor
+            used = os.listdir(trash)  # noqa: PTH208  # by descriptor
         numbers = [entry.number for entry in entries] + [n for n in used if re.fullmatch("[0-9]{1,17}", n)]
         highest = max(map(int, numbers), default=0)
         if highest + 1 >= 10**17:
@@ -173,7 +173,7 @@ class JournalStore:
         place = f"{TRASH_FOLDER}/{operation.number}"
         try:
             with self._workspace.open_folder(place) as folder:
-                slots = os.listdir(folder)  # noqa: PTH208 - by descriptor
+                slots = os.listdir(folder)  # noqa: PTH208  # by descriptor
             for unknown in {f"{place}/{slot}" for slot in slots} - recorded:
                 with self._workspace.open_folder(unknown) as folder, os.scandir(folder) as inside:
                     if next(inside, None) is not None:

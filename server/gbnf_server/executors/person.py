@@ -107,7 +107,7 @@ class TerminalPerson:
         workspace: Workspace | None = None,
         approve_all: bool = False,
     ) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal needs rich
+        from rich.console import Console  # noqa: PLC0415  # only a terminal needs rich
 
         self._console = console or Console(stderr=True)
         self._workspace = workspace
@@ -149,7 +149,7 @@ class TerminalPerson:
                 self._print(str(error), style="red")
 
     def _input(self, prompt: str, *, hidden: bool = False) -> str:
-        from rich.text import Text  # noqa: PLC0415 - as above
+        from rich.text import Text  # noqa: PLC0415  # as above
 
         try:
             return self._console.input(Text(replace_control_characters(prompt)), password=hidden).strip()
@@ -328,7 +328,7 @@ def _date(answer: Any) -> str:
     text = _text(answer)
     try:
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
-            raise ValueError  # noqa: TRY301 - both faults have one message
+            raise ValueError  # noqa: TRY301  # both faults have one message
         return date.fromisoformat(text).isoformat()
     except ValueError:
         raise ValueError(f"'{text}': answer with a date such as 2026-11-21") from None

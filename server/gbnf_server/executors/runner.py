@@ -90,7 +90,7 @@ def run_executor(tool: Tool, arguments: Mapping[str, Any], context: Context) -> 
         arguments = {"actor": context.user_email, **arguments}
     try:
         if tool.function is not None and not _has_process(tool):
-            from gbnf_server.executors.in_process import call_function  # noqa: PLC0415 - it imports asyncio
+            from gbnf_server.executors.in_process import call_function  # noqa: PLC0415  # it imports asyncio
 
             value = call_function(tool, tool.function, arguments, context)
         else:
@@ -175,7 +175,7 @@ class _Child:
             while not self._start():
                 attempts -= 1
                 if not attempts or time.monotonic() >= self._deadline:
-                    raise self._crash()  # noqa: TRY301 - all failures are closed here
+                    raise self._crash()  # noqa: TRY301  # all failures are closed here
                 self._descriptors.close()
         except BaseException as error:
             self._descriptors.close()

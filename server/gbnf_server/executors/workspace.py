@@ -217,7 +217,7 @@ class Workspace:
 
     def _similar(self, relative: str) -> str:
         """Return a hint for a misspelt name: similar names in the same folder."""
-        from difflib import get_close_matches  # noqa: PLC0415 - only where something is missing
+        from difflib import get_close_matches  # noqa: PLC0415  # only where something is missing
 
         try:
             parent = self.resolve(relative).parent

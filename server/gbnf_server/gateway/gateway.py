@@ -60,7 +60,7 @@ class Answers(ABC):
     def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
         """Yield the events of an answer; closing the generator ends it. Raises HttpError."""
 
-    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:  # noqa: B027 - may do nothing
+    async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:  # noqa: B027  # may do nothing
         """Do what an answer to a request of `owner` needs before it takes a place. Raises HttpError."""
 
 

@@ -56,7 +56,7 @@ class Text(Content):
 
     text: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
         """Return the text."""
         return self.text
 

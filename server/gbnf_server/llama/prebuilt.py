@@ -181,7 +181,7 @@ def load_bindings(environment: Mapping[str, str]) -> Any:
     """
     path = prebuilt_library(environment)
     if path is None:
-        import llama_cpp  # noqa: PLC0415 - optional
+        import llama_cpp  # noqa: PLC0415  # optional
 
         return llama_cpp
     if (installed := version("xllamacpp")) != VERSION:

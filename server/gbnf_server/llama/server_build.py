@@ -155,7 +155,7 @@ def start(
     address. `timeout`: seconds for loading the model. `extra`: more arguments for llama-server. Raises
     SetupError with the end of the log if it does not start, ModelLoadError if the file is not a model.
     """
-    from gbnf_server.llama.native import NativeModel, default_threads  # noqa: PLC0415 - loads llama.cpp
+    from gbnf_server.llama.native import NativeModel, default_threads  # noqa: PLC0415  # loads llama.cpp
 
     check_port(port)
     program = server_command()
@@ -316,7 +316,7 @@ class _Build:
         tail: deque[str] = deque(maxlen=_SHOWN_LINES)
         with self._log.open("a") as log:
             log.write(f"$ {' '.join(command)}\n")
-            process = subprocess.Popen(  # noqa: S603 - the commands are those of this class
+            process = subprocess.Popen(  # noqa: S603  # the commands are those of this class
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -42,7 +42,7 @@ class LlamaServerProcess:
         """Start the program. It is not ready yet."""
         self.url, self.api_key = "", api_key
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self.process = subprocess.Popen(  # noqa: S603 - a program that the user has chosen or built
+        self.process = subprocess.Popen(  # noqa: S603  # a program that the user has chosen or built
             supervised(command, 0, _GRACE_PERIOD / 2),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -113,7 +113,7 @@ class LlamaServerProcess:
         """Query `/health`, once the log has the port, which the system may have chosen."""
         if not self.url:
             return False
-        import httpx  # noqa: PLC0415 - `gbnf doctor` gets along without it
+        import httpx  # noqa: PLC0415  # `gbnf doctor` gets along without it
 
         try:
             return httpx.get(f"{self.url}/health", trust_env=False).is_success

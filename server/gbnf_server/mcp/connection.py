@@ -97,7 +97,7 @@ class Connection:
         except TimeoutError:
             problem = f"it did not start within {self._start_timeout_s:g} s"
             hint = "Start it by hand to see what it waits for."
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, the server has not started
+        except Exception as error:  # noqa: BLE001  # whatever the SDK raises, the server has not started
             problem, hint = _reason(error), _hint(self.server, error)
         finally:
             if not started.done() or started.cancelled() or started.exception() is not None:
@@ -126,7 +126,7 @@ class Connection:
             raise McpServerError(
                 str(self.server), f"it did not list its tools within {_LIST_S:g} s"
             ) from None
-        except Exception as error:  # noqa: BLE001 - as in start
+        except Exception as error:  # noqa: BLE001  # as in start
             raise McpServerError(str(self.server), _reason(error), self.log.last(_SHOWN_LINES)) from None
 
     async def call(self, name: str, arguments: dict[str, Any], caller: Caller) -> mcp_types.CallToolResult:
@@ -144,7 +144,7 @@ class Connection:
         self._callers.append(caller)
         try:
             return await client.call_tool(name, arguments, progress_callback=self._progress(name))
-        except Exception as error:  # noqa: BLE001 - whatever the SDK raises, this call has failed
+        except Exception as error:  # noqa: BLE001  # whatever the SDK raises, this call has failed
             raise await self._failure(name, error, client, stdio) from None
         finally:
             self._callers.remove(caller)
@@ -194,7 +194,7 @@ class Connection:
                 with suppress(httpx2.HTTPError):
                     await self._live_over(others[0], started)
                 raise
-        except Exception as error:  # noqa: BLE001 - as in start
+        except Exception as error:  # noqa: BLE001  # as in start
             if not started.done():
                 started.set_exception(error)
 
@@ -292,13 +292,13 @@ class Connection:
 
     async def _elicit(
         self,
-        context: ClientRequestContext,  # noqa: ARG002 - the SDK's names
+        context: ClientRequestContext,  # noqa: ARG002  # the SDK's names
         params: mcp_types.ElicitRequestParams,
     ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         caller = self._current_caller("a question is", lambda pending: pending.run)
         return mcp_types.ElicitResult(action="cancel") if caller is None else await caller.ask(params)
 
-    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:  # noqa: ARG002 - as above
+    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:  # noqa: ARG002  # as above
         """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
         caller = self._current_caller("the roots are", lambda pending: pending.root)
         roots = [] if caller is None else [mcp_types.Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it

@@ -79,7 +79,7 @@ def output_fault(value: Any, schema: Mapping[str, Any]) -> str | None:
             error: ValidationError | None = best_match(validator.iter_errors(value))
     except SchemaError as fault:
         return f"the schema itself is invalid at {fault.json_path}: {_clip(fault.message)}"
-    except Exception as fault:  # noqa: BLE001 - a server's schema: its references and depth are not checked
+    except Exception as fault:  # noqa: BLE001  # a server's schema: its references and depth are not checked
         return f"the schema cannot be applied ({type(fault).__name__})"
     return None if error is None else f"{error.json_path}: {_clip(error.message)}"
 

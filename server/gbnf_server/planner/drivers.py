@@ -82,7 +82,7 @@ class RunEnvironment:
         for hook in self.hooks:
             try:
                 hook(event)
-            except Exception as error:  # noqa: BLE001 - no exception of a hook ends the run
+            except Exception as error:  # noqa: BLE001  # no exception of a hook ends the run
                 name = getattr(hook, "__qualname__", type(hook).__qualname__)
                 hook_errors.append(f"the hook {name} raised {type(error).__name__}: {error}")
         return tuple(hook_errors)
@@ -258,7 +258,7 @@ async def _aperform(effect: ExecuteTool | AskPerson | AskApproval, environment: 
         return await wrap_future(performed)
     except asyncio.CancelledError:
         person.cancelled = True
-        while not (performed.done() or person.is_answering):  # noqa: ASYNC110 - the first of two threads' facts
+        while not (performed.done() or person.is_answering):  # noqa: ASYNC110  # the first of two threads' facts
             await asyncio.sleep(0.02)
         raise
 

@@ -520,7 +520,7 @@ class _Target(Generic[T]):
 
     def partial(self, text: str) -> Any:
         """Return the JSON value so far, None if there is none."""
-        from pydantic_core import from_json  # noqa: PLC0415 - an extra, and rarely needed
+        from pydantic_core import from_json  # noqa: PLC0415  # an extra, and rarely needed
 
         try:
             call = from_json(text[text.index("{") :].encode(), allow_partial="trailing-strings")

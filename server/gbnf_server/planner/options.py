@@ -152,7 +152,7 @@ class PlannerOptions:
             raise ValueError(f"reasoning is 'field', {problem}; use 'free'")
         for name in ("required", "terminal"):
             if isinstance(names := getattr(self, name), str):
-                raise ValueError(f"{name} is {names!r}; it must be a tuple of names: ({names!r},)")  # noqa: TRY004 - as every bad option
+                raise ValueError(f"{name} is {names!r}; it must be a tuple of names: ({names!r},)")  # noqa: TRY004  # as every bad option
             object.__setattr__(self, name, tuple(names))
 
 

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from itertools import chain, dropwhile
 from math import inf
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from gbnf.errors import GbnfError
 from gbnf.prompts.descriptions import declare_tool
@@ -91,8 +91,6 @@ def narrowed(tool: Tool, request: str) -> Tool:
     return with_arguments(replace(tool, args={**args, "properties": properties}), chosen)
 
 
-Effect: TypeAlias = Literal["read", "write"]
-
 _PROPER_NAME = re.compile(r"[A-Z][^\W\d_]+(?:[ -][A-Z][^\W\d_]+)*")
 _ANY_DAY = date(2026, 1, 5)
 _SHORTEST_DATE = len("2026-01-05")
@@ -124,7 +122,7 @@ def _takes_times(schema: Any) -> bool:
         return True
     if "pattern" not in schema:
         return False
-    from gbnf.schema.validators import violation  # noqa: PLC0415 - few tools have patterns
+    from gbnf.schema.validators import violation  # noqa: PLC0415  # few tools have patterns
 
     samples = "2026-01-05T09:00", "report.txt"
     takes_times, takes_others = (not violation(schema, sample) for sample in samples)
@@ -141,7 +139,7 @@ def dates_to_tell(
     named = named_dates(request, today).items()
     dates = {word: str(day) for word, day in named if day != today and str(day) != word}
     if _SPOKEN_TIME.search(request):
-        from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415 - few requests have them
+        from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415  # few requests have them
 
         spans = spoken_times(request[:LONGEST_REQUEST])
         dates |= {request[span.start : span.end]: span.value for span in spans}
@@ -518,7 +516,11 @@ def is_harmless(tool: Tool, state: RunState) -> bool:
 
 
 def asked_for(
-    pool: tuple[Tool, ...], state: RunState, effect: Effect = "write", *, marked: bool = True
+    pool: tuple[Tool, ...],
+    state: RunState,
+    effect: Literal["read", "write"] = "write",
+    *,
+    marked: bool = True,
 ) -> tuple[Tool, ...]:
     """Return the tools of an effect that a request still asks for: no call is for these words of it.
 

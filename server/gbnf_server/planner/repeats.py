@@ -42,7 +42,7 @@ MAX_EXCLUDED_LENGTH = 400
 
 def canonical(call: Mapping[str, Any]) -> str:
     """Return the same text for equal calls, whatever the order of their keys: 1 and 1.0 are equal."""
-    from gbnf.schema.value_sets import equality_key  # noqa: PLC0415 - needed once there is a call
+    from gbnf.schema.value_sets import equality_key  # noqa: PLC0415  # needed once there is a call
 
     return equality_key(dict(call))
 

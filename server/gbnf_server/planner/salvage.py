@@ -128,7 +128,7 @@ def salvage(
         answer = run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
     except TimeoutError:
         return answer_from_results(done, language, f"hang: no answer within {timeout_s:g} s")
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises
+    except Exception as error:  # noqa: BLE001  # whatever a backend raises
         return answer_from_results(done, language, f"error: {error or type(error).__name__}")
     return read(answer.completion, run.query, done, language)
 

@@ -209,7 +209,7 @@ def offer_tools(state: RunState) -> OfferedTools:
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written) for tool in limited)
     if options.spans and options.dialect == "gbnf":
-        from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415 - it reads the names of CLDR
+        from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415  # it reads the names of CLDR
 
         read_as = state.request, state.started_at.date(), options.date_order
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)

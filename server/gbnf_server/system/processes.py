@@ -60,7 +60,7 @@ def pip_command() -> list[str]:
 
 def run_program(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
     """Run a program without input; return its status and output. Raises OSError and TimeoutExpired."""
-    return subprocess.run(  # noqa: S603 - the caller's command
+    return subprocess.run(  # noqa: S603  # the caller's command
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -62,7 +62,7 @@ def main(descriptor: str, grace_period: str, command: list[str]) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)  # Python, and shells, ignore some, which is inherited
     try:
-        os.execvp(command[0], command)  # noqa: S606 - the user's command
+        os.execvp(command[0], command)  # noqa: S606  # the user's command
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127)

@@ -39,25 +39,25 @@ def test_any_scheme_and_an_empty_fragment_name_a_dialect(dialect: str) -> None:
     ("schema", "expected"),
     [
         # without a declared draft, each keyword means what it meant in its own
-        ({"items": [{"type": "null"}], "additionalItems": False}, {"prefixItems": [{"type": "null"}], "items": False}),  # noqa: E501 - one case a line
+        ({"items": [{"type": "null"}], "additionalItems": False}, {"prefixItems": [{"type": "null"}], "items": False}),  # noqa: E501  # one case a line
         ({"items": [], "additionalItems": {"type": "null"}}, {"items": {"type": "null"}}),
         ({"minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
         ({"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
-        ({"dependencies": {"a": ["b"], "b": {"required": ["c"]}}}, {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": {"required": ["c"]}}}),  # noqa: E501 - likewise
+        ({"dependencies": {"a": ["b"], "b": {"required": ["c"]}}}, {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": {"required": ["c"]}}}),  # noqa: E501  # likewise
         ({"dependencies": {"a": "b"}}, {"dependentRequired": {"a": ["b"]}}),
-        ({"dependencies": {"a": ["b"]}, "dependentRequired": {"a": ["c"]}}, {"dependentRequired": {"a": ["c", "b"]}}),  # noqa: E501 - likewise
+        ({"dependencies": {"a": ["b"]}, "dependentRequired": {"a": ["c"]}}, {"dependentRequired": {"a": ["c", "b"]}}),  # noqa: E501  # likewise
         ({"$ref": "#/definitions/a", "minLength": 1}, {"$ref": "#/definitions/a", "minLength": 1}),
         ({"$id": "#name"}, {"$anchor": "name"}),
         # a property may have a keyword's name
-        ({"properties": {"items": [1]}, "enum": [{"items": [1]}]}, {"properties": {"items": [1]}, "enum": [{"items": [1]}]}),  # noqa: E501 - likewise
+        ({"properties": {"items": [1]}, "enum": [{"items": [1]}]}, {"properties": {"items": [1]}, "enum": [{"items": [1]}]}),  # noqa: E501  # likewise
         # draft 4
         ({"$schema": "http://json-schema.org/draft-04/schema", "id": "urn:x"}, {"$id": "urn:x"}),
         # 2019-09
-        ({"$schema": "https://json-schema.org/draft/2019-09/schema", "items": {"$recursiveRef": "#"}}, {"items": {"$ref": "#"}}),  # noqa: E501 - likewise
+        ({"$schema": "https://json-schema.org/draft/2019-09/schema", "items": {"$recursiveRef": "#"}}, {"items": {"$ref": "#"}}),  # noqa: E501  # likewise
         # an unknown dialect is the last one
         ({"$schema": "https://example.org/mine", "dependencies": {"a": ["b"]}}, {}),
         (True, True),
-        ({"items": 3, "dependencies": 3, "$ref": 3, "exclusiveMinimum": "1"}, {"items": 3, "dependencies": 3, "$ref": 3, "exclusiveMinimum": "1"}),  # noqa: E501 - likewise
+        ({"items": 3, "dependencies": 3, "$ref": 3, "exclusiveMinimum": "1"}, {"items": 3, "dependencies": 3, "$ref": 3, "exclusiveMinimum": "1"}),  # noqa: E501  # likewise
     ],
 )  # fmt: skip
 def test_examples(schema: Any, expected: Any) -> None:

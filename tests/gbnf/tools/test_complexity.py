@@ -14,7 +14,7 @@ from gbnf.tools.complexity import Complexity, args_complexity, is_complex
 from support.json_values import nested
 
 words = st.sampled_from(
-    ["type", "properties", "items", "anyOf", "oneOf", "$ref", "#", "#/properties/a", "object", "array", "a", "b",  # noqa: E501 - one case a line
+    ["type", "properties", "items", "anyOf", "oneOf", "$ref", "#", "#/properties/a", "object", "array", "a", "b",  # noqa: E501  # one case a line
      "additionalProperties", "requires_one_of", "if", "enum", "$defs", "prefixItems", "allOf"]
 )  # fmt: skip
 schemas = nested(st.none() | st.booleans() | st.integers(0, 2) | words, words, most=5, size=30)

@@ -121,7 +121,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 OLD: list[tuple[dict[str, Any], Any, Any]] = [
     ({"$schema": DRAFT_7, "items": [{"const": 1}], "additionalItems": False, "type": "array"}, [1], [2]),
     ({"items": [{"const": 1}], "minItems": 1, "maxItems": 2, "type": "array"}, [1, 2], [2]),
-    ({"$schema": "https://json-schema.org/draft-04/schema", "minimum": 1, "exclusiveMinimum": True, "type": "integer"}, 2, 1),  # noqa: E501 - one case a line
+    ({"$schema": "https://json-schema.org/draft-04/schema", "minimum": 1, "exclusiveMinimum": True, "type": "integer"}, 2, 1),  # noqa: E501  # one case a line
     ({"$schema": DRAFT_7, "$ref": "#/definitions/d", "definitions": {"d": {"const": 1}}}, 1, 2),
 ]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_any_schema_is_loosened_until_it_loads(schema: Any) -> None:
     tool = Tool.from_mapping({"name": "mine", "args": args})
     try:
         whole = Tool.from_mapping({"name": "mine", "args": schema})
-    except Exception:  # noqa: BLE001 - any of its errors
+    except Exception:  # noqa: BLE001  # any of its errors
         assert findings
         assert {finding.kind for finding in findings} <= {"loosened", "undeclared"}
     else:
@@ -171,11 +171,11 @@ def test_any_schema_is_loosened_until_it_loads(schema: Any) -> None:
     [
         ({"properties": {"a": {"required": True}}}, ["/properties/a/required"], {"properties": {"a": {}}}),
         ({"properties": {"a": {"type": "any"}}}, ["/properties/a/type"], {"properties": {"a": {}}}),
-        ({"properties": {"a": None}, "required": ["a"]}, ["/properties/a"], {"properties": {"a": True}, "required": ["a"]}),  # noqa: E501 - one case a line
-        ({"properties": {"a": {}}, "required": ["a", "b"]}, ["/required"], {"properties": {"a": {}, "b": True}, "required": ["a", "b"]}),  # noqa: E501 - likewise
-        ({"properties": {"a": {"$ref": "http://x.org/s"}}}, ["/properties/a/$ref"], {"properties": {"a": {}}}),  # noqa: E501 - likewise
+        ({"properties": {"a": None}, "required": ["a"]}, ["/properties/a"], {"properties": {"a": True}, "required": ["a"]}),  # noqa: E501  # one case a line
+        ({"properties": {"a": {}}, "required": ["a", "b"]}, ["/required"], {"properties": {"a": {}, "b": True}, "required": ["a", "b"]}),  # noqa: E501  # likewise
+        ({"properties": {"a": {"$ref": "http://x.org/s"}}}, ["/properties/a/$ref"], {"properties": {"a": {}}}),  # noqa: E501  # likewise
         ({"type": ["object", "null"]}, ["/type"], {}),
-        ({"properties": {"a": {"pattern": "("}, "b": {"enum": 3}}}, ["/properties/a/pattern", "/properties/b/enum"], {"properties": {"a": {}, "b": {}}}),  # noqa: E501 - likewise
+        ({"properties": {"a": {"pattern": "("}, "b": {"enum": 3}}}, ["/properties/a/pattern", "/properties/b/enum"], {"properties": {"a": {}, "b": {}}}),  # noqa: E501  # likewise
         (None, ["/args"], {"additionalProperties": True}),
     ],
 )  # fmt: skip

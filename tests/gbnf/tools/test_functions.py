@@ -57,7 +57,7 @@ def everything(
     points: list[Point] | None = None,
     size: Size | None = None,
     count: Annotated[int, Field(ge=1, le=5, description="How many")] = 2,
-    options: Optional[Options] = None,  # noqa: UP045 - both ways of writing it
+    options: Optional[Options] = None,  # noqa: UP045  # both ways of writing it
     pair: tuple[int, str] = (1, "a"),
 ) -> dict[str, Any]:
     """Do everything at once.
@@ -196,7 +196,7 @@ def _keywords(**values: int) -> None: ...
 def _arbitrary(thread: subprocess.Popen[bytes]) -> None: ...
 
 
-def _unresolved(value: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - it is missing
+def _unresolved(value: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # it is missing
 
 
 def _field_default(value: int = Field(3, ge=1)) -> None: ...

@@ -254,7 +254,7 @@ ARGS: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}
         ({"args": {"properties": {"a": {"requires_one_of": [1]}}}}, "args.properties.a.requires_one_of[0]"),
         ({"args": {"properties": {"f": {"type": "integer", "fills": "x"}}}}, "args.properties.f.fills"),
         ({"args": {"properties": {"a": {}, "f": {"fills": "a"}}}}, "args.properties.f.type"),
-        ({"args": {"properties": {"a": {"type": "null"}, "f": {"type": "integer", "fills": "a"}}}}, "args.properties.f.fills"),  # noqa: E501 - one case a line
+        ({"args": {"properties": {"a": {"type": "null"}, "f": {"type": "integer", "fills": "a"}}}}, "args.properties.f.fills"),  # noqa: E501  # one case a line
         ({"args": {"properties": {"a": {"runtime_resolved": "yes"}}}}, "args.properties.a.runtime_resolved"),
         ({"offer": 3}, "offer"),
         ({"offer": {"role": 3}}, "offer.role"),

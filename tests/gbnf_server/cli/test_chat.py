@@ -77,7 +77,7 @@ class Terminal:
             stderr=child,
             cwd=folder,
             start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - it gets a terminal of its own in no other way
+            preexec_fn=_take_terminal,  # noqa: PLW1509  # it gets a terminal of its own in no other way
             env={**os.environ, "TERM": "dumb"},
         )
         os.close(child)

@@ -44,7 +44,7 @@ def test_a_machine_that_runs_the_tests_is_well(gbnf: Gbnf) -> None:
 
 
 def test_the_unrelated_package_gbnf_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = lambda name: "0.0.32" if name == "gbnf" else version(name)  # noqa: E731 - patched by its name
+    found = lambda name: "0.0.32" if name == "gbnf" else version(name)  # noqa: E731  # patched by its name
     monkeypatch.setattr("gbnf_server.cli.doctor.version", found)
     check = next(check for check in doctor.checks() if check.name == "package gbnf")
     assert check.state == "broken"

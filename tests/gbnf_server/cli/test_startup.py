@@ -97,7 +97,7 @@ def test_values_are_converted_as_typer_does(name: str) -> None:
 def _outcome(convert: Any, context: Any, value: Any) -> object:
     try:
         found = convert(context, value)
-    except Exception as error:  # noqa: BLE001 - typer does not export the class of its errors
+    except Exception as error:  # noqa: BLE001  # typer does not export the class of its errors
         return str(error)
     return (list(found) or None) if isinstance(found, list | tuple) else found
 

@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_all_or_nothing(tmp_path: Path, what: str) -> None:
         try:
             assert Journal(Workspace(root)).undo_last_turn("second").kept
         except ExecutorError as error:
-            assert "nothing to undo" in str(error)  # noqa: PT017 - either is right
+            assert "nothing to undo" in str(error)  # noqa: PT017  # either is right
             assert not was_sent
     assert contents_of(whole) == END
 
@@ -212,7 +212,7 @@ def test_an_undo_that_was_killed_can_be_repeated(tmp_path: Path) -> None:
         try:
             assert journal.undo_last_turn("third").kept == ()
         except ExecutorError as error:
-            assert "nothing to undo" in str(error)  # noqa: PT017 - either is right
+            assert "nothing to undo" in str(error)  # noqa: PT017  # either is right
         assert contents_of(root) == START
 
 

@@ -137,7 +137,7 @@ def test_a_small_limit_is_for_results_and_not_for_questions() -> None:
 
 def test_bytes_without_a_line_end_are_refused_before_they_are_many() -> None:
     box, fed = inbox(64), 0
-    with pytest.raises(ExecutorError, match="more than 64 kB"):  # noqa: PT012 - until it refuses
+    with pytest.raises(ExecutorError, match="more than 64 kB"):  # noqa: PT012  # until it refuses
         while True:
             box.feed(b"x" * 1000)
             fed += 1000

@@ -113,7 +113,7 @@ async def serve(wire: Wire, turns: list[list[str]], requests: list[Asked]) -> No
             for server in servers:
                 server.attacks = False
             last = Asked("/v1/chat/completions", stream=False, tools=False, leaves=False)
-            while not await ask(last):  # noqa: ASYNC110 - a probe has to find a server again
+            while not await ask(last):  # noqa: ASYNC110  # a probe has to find a server again
                 await asyncio.sleep(0.001)
             await until(lambda: not gateway.open_requests)
             held = gateway.queue.running, gateway.queue.waiting, gateway.budget.reserved

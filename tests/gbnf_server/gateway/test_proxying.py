@@ -43,7 +43,7 @@ def upstream(
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.write(end)
 
-        do_GET = do_POST = _answer  # noqa: N815 - the names that http.server looks for
+        do_GET = do_POST = _answer  # noqa: N815  # the names that http.server looks for
 
         def log_message(self, *_: object) -> None:
             pass

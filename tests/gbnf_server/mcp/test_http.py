@@ -128,7 +128,7 @@ def test_a_page_that_is_no_server_is_named() -> None:
         def do_POST(self) -> None:
             self.send_error(404)
 
-        do_GET = do_POST  # noqa: N815 - the name that the library calls
+        do_GET = do_POST  # noqa: N815  # the name that the library calls
 
         def log_message(self, *_: Any) -> None:
             pass

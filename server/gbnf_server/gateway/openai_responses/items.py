@@ -100,7 +100,7 @@ class _Encrypted(reading.Content):
 
     encrypted_content: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002 - see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
         """Return nothing."""
         return ""
 

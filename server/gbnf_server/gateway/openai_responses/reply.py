@@ -72,7 +72,7 @@ class ResponsesReply(BlockReply["_Item"]):
             return _CALLS[place.kind](index, identifier, call.id, place)
         return _Text(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
 
-    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002 - see BlockReply
+    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002  # see BlockReply
         if not self._has_begun:
             self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
@@ -238,7 +238,7 @@ class _CustomCall(_Call):
 class _SearchCall(_Call):
     """A call of the client's search for tools, whose arguments are sent at its end."""
 
-    def delta(self, text: str) -> Iterator[Event]:  # noqa: ARG002 - see Block
+    def delta(self, text: str) -> Iterator[Event]:  # noqa: ARG002  # see Block
         yield from ()
 
     def end(self, status: _Status) -> Iterator[Event]:

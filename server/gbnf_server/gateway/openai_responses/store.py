@@ -77,7 +77,7 @@ class ResponseStore:
         `reserve`: called before so many more bytes of memory are used; it may raise HttpError.
         """
         view = copy.copy(self)
-        view._owner, view._reserve, view._used = owner, reserve, {}  # noqa: SLF001 - of this class
+        view._owner, view._reserve, view._used = owner, reserve, {}  # noqa: SLF001  # of this class
         return view
 
     def put(self, body: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bool:
@@ -176,7 +176,7 @@ class _Database:
         self._connection: Any = None
         self._errors: type[Exception] = sqlite3.Error
         if self._is_postgres:
-            import psycopg  # noqa: PLC0415 - an extra
+            import psycopg  # noqa: PLC0415  # an extra
 
             self._errors = psycopg.Error
         try:
@@ -211,7 +211,7 @@ class _Database:
 
     def _connect(self) -> Any:
         if self._is_postgres:
-            import psycopg  # noqa: PLC0415 - an extra
+            import psycopg  # noqa: PLC0415  # an extra
 
             connection: Any = psycopg.connect(
                 self._url,

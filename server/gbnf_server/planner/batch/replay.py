@@ -95,7 +95,7 @@ class Replay:
                     reply = yield from self._reply(request)
                 else:  # `execute` records what a tool returns, also if the run is cancelled meanwhile
                     reply = yield request
-            except BaseException as raised:  # noqa: BLE001 - it is raised in the loop, which may end by it
+            except BaseException as raised:  # noqa: BLE001  # it is raised in the loop, which may end by it
                 error = raised
 
     def _reply(self, effect: CallModel | AskPerson | AskApproval) -> Part[Any]:

@@ -94,7 +94,7 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
 @pytest.mark.parametrize(
     ("name", "given_arguments", "said"),
     [
-        ("find_events_empty", {"period": "soon"}, ["'period'", "one of ['today', 'tomorrow',", "string 'soon'"]),  # noqa: E501 - one case a line
+        ("find_events_empty", {"period": "soon"}, ["'period'", "one of ['today', 'tomorrow',", "string 'soon'"]),  # noqa: E501  # one case a line
         ("find_events_empty", {"start_date": "soon"}, ["'start_date'", "valid date"]),
         ("find_events_empty", {"period": "today", "limit": 21}, ["at most 20", "21"]),
         ("find_events_empty", {"period": "today", "limit": True}, ["must be integer", "boolean True"]),
@@ -103,13 +103,13 @@ FIELD = {"var": "a", "prompt": "b", "schema": {"kind": "text"}}
         ("create_dirs", {"paths": ["a", 1]}, ["'paths[1]'", "must be string, got integer 1"]),
         ("create_events", {"title": "", "starts": ["2026-01-01"]}, ["at least 1 character"]),
         ("compute", {"expression": "a" * 501}, ["another form than described: Arithmetic with", "aaa…"]),
-        ("create_events", {"title": "x", "starts": ["at 9"]}, ["'starts[0]'", "as YYYY-MM-DDTHH:MM", "'at 9'"]),  # noqa: E501 - one case a line
+        ("create_events", {"title": "x", "starts": ["at 9"]}, ["'starts[0]'", "as YYYY-MM-DDTHH:MM", "'at 9'"]),  # noqa: E501  # one case a line
         ("compute", {"expresion": "1"}, ["missing required args ['expression']"]),
-        ("compute", {"expression": "1", "expresion": "1"}, ["unknown argument 'expresion'", "Did you mean 'expression'?"]),  # noqa: E501 - one case a line
+        ("compute", {"expression": "1", "expresion": "1"}, ["unknown argument 'expresion'", "Did you mean 'expression'?"]),  # noqa: E501  # one case a line
         ("undo_last_turn", {"x": 1}, ["unknown argument 'x'", "It takes none."]),
-        ("find_files", {"base_path": ".", "pattern": "*", "actor": "me"}, ["'actor'", "filled in by the runtime"]),  # noqa: E501 - one case a line
-        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "schema": {}}]}, ["['kind'] in 'dialog[0].schema'"]),  # noqa: E501 - one case a line
-        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "z": 1}]}, ["unknown argument 'z' in 'dialog[0]'", "var, prompt, schema"]),  # noqa: E501 - one case a line
+        ("find_files", {"base_path": ".", "pattern": "*", "actor": "me"}, ["'actor'", "filled in by the runtime"]),  # noqa: E501  # one case a line
+        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "schema": {}}]}, ["['kind'] in 'dialog[0].schema'"]),  # noqa: E501  # one case a line
+        ("get_inputs", {"title": "t", "dialog": [{**FIELD, "z": 1}]}, ["unknown argument 'z' in 'dialog[0]'", "var, prompt, schema"]),  # noqa: E501  # one case a line
     ],
 )  # fmt: skip
 def test_errors_name_location_value_and_what_is_expected(name: Any, given_arguments: Any, said: Any) -> None:
@@ -159,27 +159,27 @@ BOTH = {"pattern": "a", "patterns": ["b"]}
 @pytest.mark.parametrize(
     ("rest", "given_arguments", "told"),
     [
-        ({"not": {"required": ["pattern", "patterns"]}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"not": {"required": ["pattern", "patterns"]}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501  # one case a line
         ({"oneOf": EITHER}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),
         ({"not": {"allOf": EITHER}}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),
-        ({"anyOf": [{"not": each} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
-        ({"oneOf": [{**EITHER[0], "not": EITHER[1]}, {**EITHER[1], "not": EITHER[0]}]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
-        ({"oneOf": [{**each, "properties": {"base": {"type": "string"}}} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
-        ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, {**BOTH, "base": "."}, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501 - one case a line
+        ({"anyOf": [{"not": each} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501  # one case a line
+        ({"oneOf": [{**EITHER[0], "not": EITHER[1]}, {**EITHER[1], "not": EITHER[0]}]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501  # one case a line
+        ({"oneOf": [{**each, "properties": {"base": {"type": "string"}}} for each in EITHER]}, BOTH, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501  # one case a line
+        ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, {**BOTH, "base": "."}, "tool 't': give 'pattern' or 'patterns', not both"),  # noqa: E501  # one case a line
         ({"if": EITHER[0], "then": {"not": EITHER[1]}}, BOTH, "tool 't': leave out 'patterns'"),
         ({"dependentSchemas": {"pattern": {"not": EITHER[1]}}}, BOTH, "tool 't': leave out 'patterns'"),
-        ({"dependentSchemas": {"pattern": {"properties": {"patterns": False}}}}, {"pattern": "a", "patterns": []}, "must not contain []"),  # noqa: E501 - one case a line
+        ({"dependentSchemas": {"pattern": {"properties": {"patterns": False}}}}, {"pattern": "a", "patterns": []}, "must not contain []"),  # noqa: E501  # one case a line
         ({"oneOf": EITHER}, {"base": "."}, "tool 't': give 'pattern' or 'patterns'"),
-        ({"oneOf": [*EITHER, {"required": ["base"]}]}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not several of them"),  # noqa: E501 - one case a line
-        ({"not": {"required": ["pattern", "patterns", "base"]}}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not all of them"),  # noqa: E501 - one case a line
-        ({"anyOf": [{"not": {"required": ["pattern", "patterns"]}}, {"required": ["base"]}]}, BOTH, "or needs ['base']"),  # noqa: E501 - one case a line
-        ({"not": {"required": ["pattern", "patterns"], "not": {"required": ["base"]}}}, BOTH, "should not be valid under"),  # noqa: E501 - one case a line
-        ({"oneOf": [{"required": ["pattern", "base"]}, {"required": ["patterns"]}]}, {"pattern": "a"}, "needs ['base']"),  # noqa: E501 - one case a line
+        ({"oneOf": [*EITHER, {"required": ["base"]}]}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not several of them"),  # noqa: E501  # one case a line
+        ({"not": {"required": ["pattern", "patterns", "base"]}}, {**BOTH, "base": "."}, "tool 't': give 'pattern', 'patterns' or 'base', not all of them"),  # noqa: E501  # one case a line
+        ({"anyOf": [{"not": {"required": ["pattern", "patterns"]}}, {"required": ["base"]}]}, BOTH, "or needs ['base']"),  # noqa: E501  # one case a line
+        ({"not": {"required": ["pattern", "patterns"], "not": {"required": ["base"]}}}, BOTH, "should not be valid under"),  # noqa: E501  # one case a line
+        ({"oneOf": [{"required": ["pattern", "base"]}, {"required": ["patterns"]}]}, {"pattern": "a"}, "needs ['base']"),  # noqa: E501  # one case a line
         ({"oneOf": [{"required": ["pattern", "patterns"]}, {}]}, BOTH, "more than one of its forms"),
         ({"oneOf": [{"required": ["pattern"], "not": True}, *EITHER[1:]]}, {}, "fits none of its forms"),
         ({"oneOf": [*EITHER, {"required": ["pattern"]}]}, {}, "fits none of its forms"),
         ({"oneOf": [*EITHER, True]}, {"pattern": "x"}, "more than one of its forms"),
-        ({"oneOf": [{**each, "properties": {"base": {"const": name}}} for name, each in zip("xy", EITHER, strict=True)]}, {"base": "z"}, "fits none of its forms"),  # noqa: E501 - one case a line
+        ({"oneOf": [{**each, "properties": {"base": {"const": name}}} for name, each in zip("xy", EITHER, strict=True)]}, {"base": "z"}, "fits none of its forms"),  # noqa: E501  # one case a line
         ({"oneOf": [{"required": ["base", *each["required"]]} for each in EITHER]}, BOTH, "needs ['base']"),
         ({"not": {"required": ["base"]}}, {"base": "."}, "tool 't': leave out 'base'"),
     ],
@@ -196,7 +196,7 @@ def test_properties_that_exclude_each_other(rest: Any, given_arguments: Any, tol
         ({"pattern": r"^[A-Z]{3}-\d{4}$", "description": "A number"}, "described: A number, got"),
         ({"pattern": r"^[A-Z]{3}-\d{4}$"}, "for example 'AAA-0000', got"),
         ({"pattern": "^A+$", "examples": [1, "B", "AA"]}, "for example 'AA', got"),
-        ({"pattern": "^A+$", "description": "Letters", "default": "AAA"}, "described: Letters, for example 'AAA', got"),  # noqa: E501 - one case a line
+        ({"pattern": "^A+$", "description": "Letters", "default": "AAA"}, "described: Letters, for example 'AAA', got"),  # noqa: E501  # one case a line
         ({"format": "date"}, "valid date, for example '2026-01-31', got"),
         ({"format": "date", "examples": ["2030-12-24"]}, "valid date, for example '2030-12-24', got"),
         ({"format": "date-time", "pattern": "^2"}, "for example '2026-01-31T09:30:00Z', got"),
@@ -274,8 +274,8 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}}
         ({"type": "object"}, {"b": 1}, 1, 1),
         ({}, {"b": 1}, 1, 1),
         ({**CLOSED, "allOf": [{"properties": {"b": {}}}]}, {"a": 1, "c": 1}, 0, 1),
-        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"b": 1}, 1, 1),  # noqa: E501 - one case a line
-        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"c": 1}, 0, 0),  # noqa: E501 - one case a line
+        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"b": 1}, 1, 1),  # noqa: E501  # one case a line
+        ({**CLOSED, "anyOf": [{"required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}, {"c": 1}, 0, 0),  # noqa: E501  # one case a line
         ({"anyOf": [CLOSED, {"type": "string"}]}, {"b": 1}, 0, 1),
         ({"anyOf": [CLOSED, {"type": "object"}]}, {"b": 1}, 1, 1),
         ({"$ref": "#/$defs/c"}, {"b": 1}, 0, 1),
