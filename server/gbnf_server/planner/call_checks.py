@@ -212,22 +212,9 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
         limited = _only_named(call, tool, offer, state)
         if limited is not call:
             call, repairs = limited, (*repairs, "files: only those that the request names")
-    changes = state.options.is_small_native and tool.run.effect == "write" and tool.affinity
-    if changes and (unread := _unread(call["arguments"], state)):
-        raise CallRefusedError("invalid", f"read {unread} first, so that what is in it stays")
-    if changes and _adds_nothing(call["arguments"], state):
-        raise CallRefusedError("invalid", "the content is what was there; add what the request asks for")
-    results_text = str([step.result for step in state.steps])
-    texts = (text for text in argument_values(call["arguments"]) if text not in results_text)
-    if changes and any(is_apology(text, state.request) for text in texts):
-        raise CallRefusedError("invalid", "the text is an apology; write what the request says")
-    if changes and is_only_source(call["arguments"], state.query):
-        raise CallRefusedError("invalid", "this would change a file that is only to be read; read it first")
-    if changes and (path := _found_file(call["arguments"], tool, state)):
-        problem = (
-            f"{path} is there already, and the request does not name it; write to another file, or answer"
-        )
-        raise CallRefusedError("invalid", problem)
+    if state.options.is_small_native and tool.run.effect == "write" and tool.affinity:
+        for problem in _change_faults(call["arguments"], tool, state):
+            raise CallRefusedError("invalid", problem)
     reason = state.calls.refusal(tool, call)
     if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state)):
         raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
@@ -262,14 +249,23 @@ def _only_named(call: dict[str, Any], tool: Tool, offer: OfferedTools, state: Ru
     return call
 
 
-def _found_file(arguments: Mapping[str, Any], tool: Tool, state: RunState) -> str:
-    """Return the file of a result that a call would write over and no word of the request is about, or ""."""
-    if tool.name in state.takes_entries or not writes_files(tool) or _EDITS.search(state.request):
-        return ""
+def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) -> Iterator[str]:
+    """Yield why a small model may not make a change."""
     entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
-    request = state.request.casefold()
-    paths = sorted(entries & argument_values(arguments))
-    return next((path for path in paths if path.rpartition("/")[2].casefold() not in request), "")
+    if unread := _unread(arguments, state):
+        yield f"read {unread} first, so that what is in it stays"
+    if _adds_nothing(arguments, state):
+        yield "the content is what was there; add what the request asks for"
+    own_texts = argument_values(arguments) - entries
+    if any(is_apology(text, state.request) for text in own_texts):
+        yield "the text is an apology; write what the request says"
+    if is_only_source(arguments, state.query):
+        yield "this would change a file that is only to be read; read it first"
+    if tool.name not in state.takes_entries and writes_files(tool) and not _EDITS.search(state.request):
+        request = state.request.casefold()
+        for path in sorted(entries & argument_values(arguments)):  # it was found, and may be read
+            if path.rpartition("/")[2].casefold() not in request:
+                yield f"{path} exists, and the request does not name it; write to another file, or answer"
 
 
 _EDITS = re.compile(
