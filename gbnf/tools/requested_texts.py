@@ -285,7 +285,9 @@ _SHOULD_HAVE: Final = re.compile(
 def _should_have(request: str) -> str:
     """Return the text that a request ends in and a file should have: it should contain milk; "" if none."""
     match = _SHOULD_HAVE.search(request)
-    return match["text"] if match and not _THEN.search(match["text"]) else ""
+    if match is None or _THEN.search(match["text"]) or _DETERMINED.match(match["text"]):
+        return ""
+    return match["text"]
 
 
 _THEN: Final = re.compile(r"\b(?:then|poi|afterwards|dopo)\b|,\s*(?:and|e)\b", re.IGNORECASE)
@@ -294,17 +296,19 @@ _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADD
 _MESSAGE: Final = re.compile(
     rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a"
     rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
-    r"(?:\s*:\s*+|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
+    r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
     r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
     re.IGNORECASE,
 )
 _GREETING: Final = re.compile(
-    r"\W*(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*\w*\W*)*", re.IGNORECASE
+    r"\W*+(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*+\w*+\W*+)*+", re.IGNORECASE
 )
 _APOLOGY: Final = re.compile(
     r"\b(?:I|we)(?:['’](?:m|re)| am| are)? (?:can['’]?t|cannot|unable to|not able to) (?:\w+ )?"
-    r"(?:assist|help|send|fulfill?|access|provide|do that|process)\b"
-    r"|\bnon posso (?:\w+ )?(?:aiut|invia|mandar|accede|fornir|elabora)\w*",
+    r"(?:assist|fulfill?|do that|help (?:you )?with (?:that|this|it)|(?:send|access|provide|process)"
+    r" (?:\w+ ){0,2}(?:(?:e-?)?mails?|messages?|files?|calendar|requests?|that|this))\b"
+    r"|\bnon posso (?:\w+ )?(?:aiutart\w*|(?:inviar|mandar)\w* (?:e-?mail|messagg\w*)"
+    r"|accedere a\w* (?:file|posta|calendario))",
     re.IGNORECASE,
 )
 _SAYS_CANNOT: Final = re.compile(
@@ -337,6 +341,11 @@ def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
         return match["text"] if _GREETING.fullmatch(value) or _APOLOGY.search(value) else value
 
     return {name: dictated(name, value) for name, value in arguments.items()}
+
+
+def without_contents(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call without what it writes into files and messages."""
+    return dict(_each_text(arguments, lambda text, name: "" if _CONTENT_NAME.fullmatch(name) else text))
 
 
 def dictates(request: str) -> bool:

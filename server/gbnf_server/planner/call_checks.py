@@ -48,6 +48,7 @@ from gbnf.tools.requested_texts import (
     with_folders,
     with_known_paths,
     with_message,
+    without_contents,
 )
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
@@ -263,14 +264,17 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
         yield "this would change a file that is only to be read; read it first"
     if tool.name not in state.takes_entries and writes_files(tool) and not _EDITS.search(state.request):
         request = state.request.casefold()
-        for path in sorted(entries & argument_values(arguments)):  # it was found, and may be read
-            if path.rpartition("/")[2].casefold() not in request:
+        found_paths = entries & argument_values(without_contents(arguments))
+        for path in sorted(found_paths):  # it may be what was only to be read
+            stem = path.rpartition("/")[2].casefold().partition(".")[0]
+            if not any(re.search(rf"\b{word}", request) for word in re.findall(r"\w{3,}", stem)):
                 yield f"{path} exists, and the request does not name it; write to another file, or answer"
 
 
 _EDITS = re.compile(
     r"\b(?:edit|chang|replac|updat|fix|correct|rewrit|overwrit|translat|convert|append|add|sort|format|clean|remov"
-    r"|insert|modif|sostitu|corregg|tradu|aggiung|aggiorn|riscriv|ordin|togli|rimuov)\w*",
+    r"|insert|(?:in(?:to)?|of) (?:each|every|all)|modif|sostitu|corregg|tradu|aggiung|aggiorn|riscriv|ordin"
+    r"|togli|rimuov)\w*",
     re.IGNORECASE,
 )
 """What is done to files that a request names by their kind, or not at all."""

@@ -102,7 +102,8 @@ _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
 _FINDS_ONE = re.compile(
     r"\b(?:find|look for|pick|choose|get|propose|suggest|trova|cerca|scegli|proponi)(?:\s+me|mi)?\s+"
-    r"(?:(?:an?|one|una?|uno)\s|un['’])(?![^\n]*\b(?:two|three|both|several|due|tre|[2-9] \w+s)\b)",
+    r"(?:(?:an?|one|una?|uno)\s(?!(?:couple|pair|few|dozen|handful|number|paio|po|decina|dozzina|serie)\b)|un['’])"
+    r"(?![^\n]*\b(?:two|three|four|five|six|ten|both|several|them|due|tre|quattro|cinque|sei|[2-9] \w+s)\b)",
     re.IGNORECASE,
 )
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
@@ -308,7 +309,7 @@ def _may_be_left_out(tool: Tool) -> bool:
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
     if not _may_be_left_out(tool):
         return True
-    is_asked = _QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query)
+    is_asked = _QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query[:LONGEST_REQUEST])
     is_question = is_asked and not asks_for_several(state.query)
     request = state.request
     has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
@@ -336,7 +337,8 @@ _SHOWING = (
 _QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
 """A question, or a request to show or find something."""
 _ASKS_WHETHER = re.compile(
-    r"\s*(?![^\n]*\b(?:you|please|puoi|potresti|per favore|able to|(?:way|chance|possibility|time) to|modo di"
+    r"\s*+(?![^\n]*\b(?:you|please|puoi|potresti|per favore|able to|(?:way|chance|possibility|time) (?:to|of)"
+    r"|mind|allowed|mett\w+|modo di"
     r"|possibilità di)\b)"
     r"(?:any|(?:is|are|was|were) there|(?:do|did|have|had|am|was|were|are) (?:I|we)|does|has"
     r"|c['’](?:è|era)|ci sono|ho)\b(?:[^.,;:!\n]|\.\b)*\?\s*\Z",

@@ -7,6 +7,7 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -111,6 +112,10 @@ def find_tools(query: str, state: RunState) -> dict[str, Any]:
     return {"tools": [tool.name for tool in added]}
 
 
+_BARE_FILE = re.compile(r"\b(?:(?!(?:JSON|HTML|YAML)\b)[A-Z]{4,}|(?:Make|Docker)file)\b")
+"""A file without a suffix: README, Makefile."""
+
+
 def offer_tools(state: RunState) -> OfferedTools:
     """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step.
 
@@ -170,7 +175,12 @@ def offer_tools(state: RunState) -> OfferedTools:
     elif readers and (changing := takes_found(ready, state)):
         ready, answers = best_first(readers, "find files by pattern")[:1], False
         state.entries_for = changing.name
-    elif len(readers) > 1 and names_kind_of_file(state.query) and not asked_for(ready, state):
+    elif (
+        len(readers) > 1
+        and names_kind_of_file(state.query)
+        and not _BARE_FILE.search(state.query)
+        and not asked_for(ready, state)
+    ):
         reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
         if reader is not finder:  # it would guess the names of the files, or make them up in its answer
             chosen = max(state.preference, key=state.preference.__getitem__, default="")

@@ -325,6 +325,7 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
                 ("make list.md, it should have oats and milk in it", "# List"),
                 ("make a.txt, it should contain meet at 8.30 pm", "meet at 8.30 pm"),
                 ("make a.txt, it should say I am out. Back on Monday.", "I am out. Back on Monday."),
+                ("make a.md, it should have a title Project Zebra", "Project Zebra"),
                 ("make a.json, it should contain name Ann and age 30", '{"name": "Ann", "age": 30}'),
                 ("write 'write tests to tests/test_a.py' to todo.md", "write tests to tests/test_a.py"),
                 ("remind me at 9 to save the invoice to march.pdf", "save the invoice to march.pdf, at 9"),
@@ -378,6 +379,9 @@ ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
         ("tell ann@example.com to come at eight", "Hello!", None),
         ("let ann@example.com know the result", "Hello!", None),
         ("mail ann@example.com that it rains and then delete a.txt", "Hello!", None),
+        ("mail ann@example.com: say hi to her family", "Hi Ann!", None),
+        ("write to ann@example.com: the server is down", "I cannot access the server; it is down.", None),
+        ("let ann@example.com know that we ship on Friday", "Hi " * 2000 + "we ship", None),
         ("mail bob@example.com that it rains", "Hello!", None),  # somebody else
     ],
 )

@@ -61,6 +61,13 @@ def test_files_that_are_named_by_their_kind_are_found_before_they_are_read() -> 
     assert "read_files" not in tools
 
 
+@pytest.mark.parametrize(
+    "query", ["leggi i file README e LICENSE", "read the Makefile and tell me what files it builds"]
+)
+def test_files_without_a_suffix_may_be_read_at_once(query: str) -> None:
+    assert "read_files" in drive(query, "They are there.", options=SMALL).of(StepStarted)[0].tools
+
+
 def test_files_that_are_named_by_their_kind_fill_no_times() -> None:
     event = {"title": "Back up", "starts": ["2026-11-22T09:00"]}
     query = "put an hour in my calendar tomorrow at 9 to back up every project file"

@@ -295,6 +295,8 @@ def test_a_call_that_is_not_offered_is_no_answer() -> None:
         ("trova un'ora libera domani e prenota il dentista", 1),
         ("find a free hour every day and book the gym", None),
         ("find 2 free slots and book them", None),
+        ("find a couple of free hours and book piano practice in them", None),
+        ("trova un po' di tempo libero e prenota la palestra", None),
     ],
 )
 def test_a_list_of_times_has_as_many_as_the_request(query: str, starts: int | None) -> None:
@@ -576,6 +578,7 @@ def test_the_best_tool_s_call_ends_a_request_for_one_thing() -> None:
         ("is there a way to put the dentist in my calendar tomorrow at 10?", True),
         ("ho un appuntamento domani alle 9, puoi segnarlo in agenda?", True),
         ("c'è modo di segnare una riunione domani alle 9?", True),
+        ("any chance of booking a room tomorrow at 9?", True),
     ],
 )
 def test_a_yes_no_question_changes_nothing(query: str, changes: bool) -> None:
@@ -611,6 +614,8 @@ def test_an_apology_of_the_model_is_sent_to_nobody(query: str, outcomes: list[st
         ("mail ann@example.com a list of the notes, and keep it for me", False),
         ("update the notes in wiki, and save them in capitals", True),
         ("find the notes in wiki, then write hello to home.md", True),
+        ("find my home page in wiki and write hello", True),
+        ("find the notes in wiki and write hello into each", True),
     ],
 )
 def test_a_file_that_was_only_found_is_not_written_over(query: str, is_written: bool) -> None:
