@@ -47,7 +47,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
-    expected_text = _should_have(request)
     names = names_in(request)
     words_said = frozenset(TERM.findall(request.casefold()))
     groups = words_said | frozenset(TERM.findall(results.casefold()))
@@ -75,8 +74,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
                 text = rest[:-2]
         if len(dictated) == 1 and TERM.findall(text.casefold()) == TERM.findall(request.casefold()):
             return dictated[0][0]  # a small model writes the request itself
-        if _means(text, expected_text, words_said) and set(_SIGNS.findall(text)) <= set(expected_text):
-            return expected_text
         for whole, is_marked in dictated:
             if _means(text, whole, words_said) or _has_dictated(text, whole, is_marked=is_marked):
                 return whole
@@ -275,22 +272,6 @@ _DICTATED: Final = re.compile(
 )
 
 
-_SHOULD_HAVE: Final = re.compile(
-    r"\b(?:it|that|which|file) should (?:have|contain|say|read|include)\s++"
-    r"(?P<text>(?:[^\n\"'`“«.!?;]|\.(?=\S)){2,200}?)(?:\s++in(?:side)? it)?+\s*+\.?\s*+\Z",
-    re.IGNORECASE,
-)
-
-
-def _should_have(request: str) -> str:
-    """Return the text that a request ends in and a file should have: it should contain milk; "" if none."""
-    match = _SHOULD_HAVE.search(request)
-    if match is None or _THEN.search(match["text"]) or _DETERMINED.match(match["text"]):
-        return ""
-    return match["text"]
-
-
-_THEN: Final = re.compile(r"\b(?:then|poi|afterwards|dopo)\b|,\s*(?:and|e)\b", re.IGNORECASE)
 _ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
 _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
 _MESSAGE: Final = re.compile(
@@ -353,8 +334,6 @@ def dictates(request: str) -> bool:
     return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
 
 
-#: Signs of code and data, rather than of prose.
-_SIGNS: Final = re.compile(r"[^\w\s.,!?'’:]|\n")
 _MOST_WORDS: Final = 2 / 3
 _MOST_ADDED: Final = 2
 _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})

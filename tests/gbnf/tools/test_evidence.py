@@ -314,11 +314,6 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
             {"t": "Before I forget it: put call the plumber into a.txt."},
             {"t": "call the plumber"},
         ),
-        (
-            "make list.md, it should have oats and milk in it",
-            {"t": "Oats, and milk in it"},
-            {"t": "oats and milk"},
-        ),
         *(
             (request_, {"t": text}, {"t": text})
             for request_, text in [
