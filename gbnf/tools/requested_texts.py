@@ -277,7 +277,8 @@ _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADD
 _MESSAGE: Final = re.compile(
     rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a"
     rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
-    r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
+    r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)"
+    r"|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
     r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
     re.IGNORECASE,
 )
@@ -316,12 +317,11 @@ def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
     if not _texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
-    def dictated(name: str, value: Any) -> Any:
-        if not isinstance(value, str) or not _CONTENT_NAME.fullmatch(name):
-            return value
-        return match["text"] if _GREETING.fullmatch(value) or _APOLOGY.search(value) else value
+    def dictated(text: str, name: str) -> str:
+        is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text)
+        return match["text"] if is_empty and _CONTENT_NAME.fullmatch(name) else text
 
-    return {name: dictated(name, value) for name, value in arguments.items()}
+    return dict(_each_text(arguments, dictated))
 
 
 def without_contents(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,15 +341,10 @@ _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
 
 def _means(text: str, whole: str, words: frozenset[str]) -> bool:
     """Return whether a text has most words of another and no others, or begins with it and adds few."""
-    terms, expected = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
-    some, every = set(terms), set(expected)
+    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(whole.casefold()))
     others = some - every - _LINKS
-    is_longer = (
-        terms[: len(expected)] == expected
-        and not PATH.fullmatch(text)
-        and len(others) <= _MOST_ADDED
-        and others <= words
-    )
+    is_beginning = text.casefold().startswith(whole.casefold())
+    is_longer = is_beginning and len(others) <= _MOST_ADDED and others <= words
     return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
 
 
