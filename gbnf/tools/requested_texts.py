@@ -305,10 +305,17 @@ def is_apology(text: str, request: str) -> bool:
     return _APOLOGY.search(text) is not None and not _SAYS_CANNOT.search(request)
 
 
-def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
+def is_copied(text: str, prompt: str, request: str) -> bool:
+    """Return whether a text is three words or more of what a prompt adds to a request."""
+    spoken, added = (" ".join(re.findall(r"[^\W\d_]+", of.casefold())) for of in (text, prompt))
+    return spoken.count(" ") > 1 and f" {spoken} " in f" {added} " and text.casefold() not in request.casefold()
+
+
+def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -> dict[str, Any]:
     """Return the arguments of a call with the message that a request dictates: tell a@b.org I'm late.
 
-    In place of a text without anything of its own: of a small model's apology, or greeting.
+    In place of a text without anything of its own: of a small model's apology, or greeting, or what the
+    `prompt` adds to the request.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
     if match is None or asks_for_several(match["text"]):
@@ -318,7 +325,7 @@ def with_message(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
         return dict(arguments)
 
     def dictated(text: str, name: str) -> str:
-        is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text)
+        is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
         return match["text"] if is_empty and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))

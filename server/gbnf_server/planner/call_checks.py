@@ -42,6 +42,7 @@ from gbnf.tools.requested_texts import (
     appends,
     as_requested,
     is_apology,
+    is_copied,
     is_only_source,
     unnamed_files,
     with_content,
@@ -179,25 +180,36 @@ def _corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Pars
     if state.options.reasoning == "field":
         reasoning, call = pop_reasoning(call)
     is_valid = validate_call(call, offer.callable, steps=offer.refers_to).ok
-    if state.options.is_small_native and is_valid and call["name"] != FINAL_ANSWER.name:
+    if state.options.is_small and is_valid and call["name"] != FINAL_ANSWER.name:
+        arguments = call["arguments"]
         results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
-        arguments = as_requested(call["arguments"], state.request, results_text)
+        if state.options.is_small_native:
+            arguments = as_requested(arguments, state.request, results_text)
         if not state.earlier_texts and not any(step.result for step in state.steps):
-            arguments = with_message(arguments, state.query)
-        results = [step.result for step in state.steps if step.result is not None]
-        if results and isinstance(entries := results[-1].get("entries"), list):
-            arguments = with_content(arguments, state.request, entries)
-        called = next(tool for tool in offer.callable if tool.name == call["name"])
-        if offer.evidence is not None:
-            arguments = with_stated_choices(arguments, called, offer.evidence)
-        if called.run.effect == "read":
-            arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
-        elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
-            arguments = with_folders(arguments)  # the file is still to be written
+            arguments = with_message(arguments, state.query, state.added_to_query)
+        if state.options.is_small_native:
+            arguments = _completed(arguments, call["name"], offer, state, results_text)
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
     return replace(parsed, call=call, repairs=repairs, reasoning=reasoning)
+
+
+def _completed(
+    arguments: dict[str, Any], name: str, offer: OfferedTools, state: RunState, results_text: str
+) -> dict[str, Any]:
+    """Return the arguments of a call with what the request and the results say of files and choices."""
+    results = [step.result for step in state.steps if step.result is not None]
+    if results and isinstance(entries := results[-1].get("entries"), list):
+        arguments = with_content(arguments, state.request, entries)
+    called = next(tool for tool in offer.callable if tool.name == name)
+    if offer.evidence is not None:
+        arguments = with_stated_choices(arguments, called, offer.evidence)
+    if called.run.effect == "read":
+        arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
+    elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
+        arguments = with_folders(arguments)  # the file is still to be written
+    return arguments
 
 
 def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> AcceptedCall:
@@ -213,6 +225,10 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
         limited = _only_named(call, tool, offer, state)
         if limited is not call:
             call, repairs = limited, (*repairs, "files: only those that the request names")
+    if state.options.is_small and any(
+        is_copied(text, state.added_to_query, state.request) for text in argument_values(call["arguments"])
+    ):
+        raise CallRefusedError("invalid", "the text is of these instructions; write what the request says")
     if state.options.is_small_native and tool.run.effect == "write" and tool.affinity:
         for problem in _change_faults(call["arguments"], tool, state):
             raise CallRefusedError("invalid", problem)
@@ -378,11 +394,10 @@ def _is_read(message: str, state: RunState) -> bool:
     What a tool returned may be the answer, but not as the message with the step's number.
     """
     several = _said(message)
-    request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
+    outcomes = state.history[len(state.history) - 2 * len(state.steps) + 1 :: 2]
     if any(words(message_read["content"]) in several for message_read in outcomes):
         return True
-    added = request["content"].removeprefix(state.query)
-    texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
+    texts = {state.system, *state.system.split("\n\n"), *state.added_to_query.split("\n\n")}
     texts |= {tool.description(state.options.language) for tool in state.described}
     texts |= {step.error for step in state.steps if step.error}
     for message_read in outcomes:

@@ -379,6 +379,25 @@ def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: st
         assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
 
 
+@pytest.mark.parametrize(
+    ("request_", "sent"),
+    [
+        ("tell ann@example.com I'm late", "I'm late"),  # dictated
+        ("send a mail to ann@example.com about dinner", None),  # worded by the model
+        ("mail ann@example.com: the tool that fits best is a saw", "the tool that fits best"),
+    ],
+)
+def test_what_the_prompt_adds_to_a_request_is_never_sent(request_: str, sent: str | None) -> None:
+    arguments = {"to": ["ann@example.com"], "subject": "late", "body": "the tool that fits best"}
+    calls = [json.dumps({"name": "send_messages", "arguments": arguments})] * 4
+    ending = json.dumps({"name": "final_answer", "arguments": {"message": "Sent."}})
+    driven = drive(request_, *(calls if sent is None else calls[:1]), ending, options={"is_small": True})
+    suggested = driven.of(CallModel)[0].request.messages[-1]["content"]
+    assert suggested.startswith(f"{request_}\n\nThe tool that fits best: send_messages")
+    executed = [effect.arguments["body"] for effect in driven.of(ExecuteTool)]
+    assert executed == ([] if sent is None else [sent])
+
+
 def test_only_the_file_that_a_request_names_is_deleted() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "old", "pattern": "*.txt"}}
     files = ["old/draft.txt", "old/final.txt"]
