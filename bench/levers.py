@@ -49,7 +49,10 @@ LEVERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     },
     "declares what is mentioned": {f"{PLANNER}.loop.narrowed": first},
     "changes only what is asked for": {f"{PLANNER}.tool_offer.meant": first},
-    "finds files first": {f"{PLANNER}.tool_offer.takes_found": lambda *_: None},
+    "finds files first": {
+        f"{PLANNER}.tool_offer.takes_found": lambda *_: None,
+        f"{PLANNER}.first_step.takes_found": lambda *_: None,
+    },
     "spells texts as the request": {f"{PLANNER}.call_checks.as_requested": first},
     "tells dates": {f"{PLANNER}.tool_offer.dates_to_tell": lambda *_: {}},
 }

@@ -79,6 +79,8 @@ _TEXTS = {
         "final_answer": "the tool final_answer and its message",
         "answer": "answer ",
         "language": "in the language of the request.",
+        "alone": "You answer in text alone: nothing can be done from here. Answer the request in one or two "
+        "sentences; if it asks for something to be done, say that you cannot do it.",
         "suggestion": "The tool that fits best: {}",
         "more": "More tools:",
     },
@@ -103,6 +105,9 @@ _TEXTS = {
         "final_answer": "lo strumento final_answer e il suo message",
         "answer": "rispondi ",
         "language": "nella lingua della richiesta.",
+        # small models follow this in English
+        "alone": "You answer in text alone, in Italian: nothing can be done from here. Answer the request in "
+        "one or two sentences; if it asks for something to be done, say that you cannot do it.",
         "suggestion": "Lo strumento più adatto: {}",
         "more": "Altri strumenti:",
     },
@@ -171,7 +176,8 @@ def native_system_prompt(
     texts = _texts(language)
     day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
     if not has_tools:
-        return texts["answer"].capitalize() + texts["language"] + day
+        # a small model takes the date for a fact about anything
+        return texts["alone"] if brief else texts["answer"].capitalize() + texts["language"] + day
     results = texts["done"] if brief else _results(texts, has_references)
     return texts["calls"] + results + texts["answer"] + texts["language"] + day
 

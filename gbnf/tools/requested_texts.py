@@ -307,8 +307,10 @@ def is_apology(text: str, request: str) -> bool:
 
 def is_copied(text: str, prompt: str, request: str) -> bool:
     """Return whether a text is three words or more of what a prompt adds to a request."""
-    spoken, added = (" ".join(re.findall(r"[^\W\d_]+", of.casefold())) for of in (text, prompt))
-    return spoken.count(" ") > 1 and f" {spoken} " in f" {added} " and text.casefold() not in request.casefold()
+    if text.casefold() in request.casefold():
+        return False
+    spoken, added = (" ".join(re.findall(r"[^\W\d_]+", source.casefold())) for source in (text, prompt))
+    return spoken.count(" ") > 1 and f" {spoken} " in f" {added} "
 
 
 def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -> dict[str, Any]:

@@ -38,6 +38,7 @@ from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
+from gbnf_server.planner import salvage
 from gbnf_server.planner.call_checks import (
     AcceptedCall,
     CallRefusedError,
@@ -219,7 +220,9 @@ class _Loop(ModelCalls):
         if (yield from self.only_prose(offer)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
             described = () if state.speaks else offer.described
-            offer = replace(offer, callable=ending, grammar=options.protocol.prose(), described=described)
+            is_again = state.speaks and state.blocked_in_a_row > 0  # it has written a call
+            grammar = salvage.text_grammar() if is_again else options.protocol.prose()
+            offer = replace(offer, callable=ending, grammar=grammar, described=described)
         for reason in sorted(state.left_out):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
         started_at = self.clock()

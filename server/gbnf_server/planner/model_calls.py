@@ -186,12 +186,10 @@ class ModelCalls:
     def _generate(self, offer: OfferedTools, system: Message) -> Part[tuple[Completion, Step]]:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
-        if state.speaks:  # without the name of a tool, or dates, after the request
-            added = f"{state.query}\n\n"
-            messages = tuple(
-                {**message, "content": state.query} if message["content"].startswith(added) else message
-                for message in messages
-            )
+        if state.speaks:  # without what was refused, which it would repeat, or dates after the request
+            asked = state.history[: len(state.history) - 2 * len(state.steps)]
+            asked[-1] = {**asked[-1], "content": state.query}
+            messages = (system, *compacted(asked, (), state.compaction, options.language))
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:

@@ -7,7 +7,6 @@ growing prefix, which servers cache; only the grammar changes from step to step.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
@@ -36,16 +35,14 @@ from gbnf.tools.coverage import with_entries, with_known_addresses, with_named_f
 from gbnf.tools.evidence import Evidence, gather_evidence
 from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import file_readers, file_tools, fits_none, has_content_of, names_file
-from gbnf.tools.request_values import names_kind_of_file
-from gbnf.tools.requested_texts import appends, sources
+from gbnf.tools.ranking import file_readers, fits_none, has_content_of, names_file
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
+from gbnf_server.planner.first_step import first_choices
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.progress import (
-    answers_alone,
     asked_for,
     dates_to_tell,
     lists_more,
@@ -112,10 +109,6 @@ def find_tools(query: str, state: RunState) -> dict[str, Any]:
     return {"tools": [tool.name for tool in added]}
 
 
-_BARE_FILE = re.compile(r"\b(?:(?!(?:JSON|HTML|YAML)\b)[A-Z]{4,}|(?:Make|Docker)file)\b")
-"""A file without a suffix: README, Makefile."""
-
-
 def offer_tools(state: RunState) -> OfferedTools:
     """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step.
 
@@ -124,25 +117,10 @@ def offer_tools(state: RunState) -> OfferedTools:
     options, is_done = state.options, seems_done(state)
     selection = select(state, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
-    is_small_native = options.is_small_native
-    is_searched = bool(selection.outranked) and not is_small_native
+    is_searched = bool(selection.outranked) and not options.is_small_native
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
-    pool = selection.kept
-    if is_small_native and options.filter:
-        # of many, a small model calls the first
-        pool = nearest(pool, state, inf) if state.preference else _best_first(pool, state.request, options)
-        # what will not be offered is not declared either
-        offerable = {*state.described, *meant(pool, state)}
-        pool = tuple(tool for tool in pool if tool in offerable) or pool
-        if state.preference:
-            likely = {*nearest(pool, state, LIKELY), *state.described}
-            likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
-            likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
-            # it is read, or found, before it is changed
-            if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
-                likely |= {*file_readers(pool)}
-            needed = with_prerequisites(likely, pool)
-            pool = tuple(tool for tool in pool if tool in needed)
+    is_narrowed = options.is_small_native and options.filter
+    pool = _to_declare(selection.kept, state) if is_narrowed else selection.kept
     tools = (*_compilable(pool, state), *searching)
     _describe_tools(tools, state)
     refers_to = tuple(sorted(state.entries))
@@ -151,61 +129,106 @@ def offer_tools(state: RunState) -> OfferedTools:
     declared = ending if options.protocol.answers_by_call else ()
     waiting = missing_prerequisites((*tools, *ending), state.succeeded)
     ready = tuple(tool for tool in tools if tool.name not in waiting)
-    may_answer = answers = bool(ending) and FINAL_ANSWER.name not in waiting
+    may_answer = bool(ending) and FINAL_ANSWER.name not in waiting
     unwanted = {state.calls.left_out, *state.calls.unapproved}
     wanted = tuple(tool for tool in ready if tool.name not in unwanted)
-    if wanted or asking or answers:
+    if wanted or asking or may_answer:
         ready = wanted
     state.calls.left_out = ""
-    if options.is_small and options.filter:
-        ready = meant(ready, state)
-    is_first = is_small_native and answers and not state.steps
-    readers = file_readers(ready) if is_first else ()
-    asked_reads = asked_for(ready, state, "read") if is_first else ()
-    is_copied = not set(readers).isdisjoint(asked_reads) and bool(sources(state.query))
-    is_copied = is_copied or bool(readers and appends(state.query))
-    # it would send or write what may be in the file, or lose what is
-    if is_first and (is_copied or (has_content_of(state.query) and asked_for(ready, state))):
-        reads = tuple(dict.fromkeys((*asked_reads, *readers)))
-        if appends(state.query):  # the file is named, and need not be found
-            reads = best_first(readers, "read a file")[:1]
-        ready, answers = reads or ready, not reads
-    elif options.is_small and answers and not state.steps and (alone := answers_alone(ready, state)):
-        ready, answers = alone, False  # it would make the time up
-    elif readers and (changing := takes_found(ready, state)):
-        ready, answers = best_first(readers, "find files by pattern")[:1], False
-        state.entries_for = changing.name
-    elif (
-        len(readers) > 1
-        and names_kind_of_file(state.query)
-        and not _BARE_FILE.search(state.query)
-        and not asked_for(ready, state)
-    ):
-        reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
-        if reader is not finder:  # it would guess the names of the files, or make them up in its answer
-            chosen = max(state.preference, key=state.preference.__getitem__, default="")
-            ready = tuple(tool for tool in ready if tool is not reader)
-            answers = all(tool.name != chosen for tool in readers)
-    elif readers and names_file(state.query):  # it would tell what may be in the file
-        answers = False
-        ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
-        if state.preference:  # of what changes something, what is for files, or asked for
-            for_files = {*file_tools(ready), *asked_for(ready, state)}
-            ready = tuple(tool for tool in ready if tool in for_files)
-    elif is_small_native and answers:
-        ready, answers = next_tools(ready, state, is_done=is_done)
-    elif options.is_small and options.evidence != "none" and lists_more(ready, state):
-        answers = False
+    ready, answers = _next_choices(ready, state, answers=may_answer, is_done=is_done)
     if state.preference and not state.steps:
         near = with_prerequisites(nearest(tools, state), tools)
         ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
-    only_answers = is_small_native and answers and not ready and bool(state.done_calls)
+    only_answers = options.is_small_native and answers and not ready and bool(state.done_calls)
     state.answers_next, state.calls_next = False, frozenset()
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state)
+    is_held = options.is_small and bool(ready) and not answers
+    limited, repetitions = _limited(ready, excluded, state, is_held=is_held)
+    ready, limited = (
+        tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
+    )
+    resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
+    has_calls = any(offered_args(tool, refers_to) is not None for tool in ready)
+    answers = answers or (may_answer and not has_calls)
+    can_call = asking or answers or has_calls
+    possible = (*ready, *asking, *(ending if answers else ()))
+    grammar = evidence = None
+    if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
+        only_text = options.is_small_native and possible == ending
+        grammar = (
+            options.protocol.prose()
+            if only_text
+            else _constraint(limited, options, refers_to, answers=answers, asks=options.ask_user)
+        )
+        evidence = _evidence(possible, state, ends=answers and is_done)
+        if evidence and is_held:  # to what is left, so that other values may stay
+            evidence = replace(evidence, used={})
+    return OfferedTools(
+        in_system_message=(*state.in_system_message, *asking, *declared),
+        described=(*state.described, *asking, *declared),
+        callable=possible,
+        waiting=waiting,
+        refers_to=refers_to,
+        grammar=grammar,
+        left_out=resting,
+        excluded=tuple(
+            canonical({"name": name, "arguments": arguments})
+            for name, several in excluded.items()
+            for arguments in several
+        ),
+        evidence=evidence,
+        only_answers=only_answers,
+    )
+
+
+def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+    """Return the tools of a pool that the prompt of a small native model declares, the best first.
+
+    Of many, it calls the first. What will not be offered is not declared either.
+    """
+    pool = nearest(pool, state, inf) if state.preference else _best_first(pool, state.request, state.options)
+    offerable = {*state.described, *meant(pool, state)}
+    pool = tuple(tool for tool in pool if tool in offerable) or pool
+    if not state.preference:
+        return pool
+    likely = {*nearest(pool, state, LIKELY), *state.described}
+    likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
+    likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
+    # it is read, or found, before it is changed
+    if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
+        likely |= {*file_readers(pool)}
+    needed = with_prerequisites(likely, pool)
+    return tuple(tool for tool in pool if tool in needed)
+
+
+def _next_choices(
+    ready: tuple[Tool, ...], state: RunState, *, answers: bool, is_done: bool
+) -> tuple[tuple[Tool, ...], bool]:
+    """Return those of the tools `ready` that a model may call next, and whether it may answer."""
+    options = state.options
+    if options.is_small and options.filter:
+        ready = meant(ready, state)
+    if not options.is_small or not answers:
+        return ready, answers
+    if not state.steps and (choices := first_choices(ready, state)):
+        return choices
+    if options.is_small_native:
+        return next_tools(ready, state, is_done=is_done)
+    return ready, options.evidence == "none" or not lists_more(ready, state)
+
+
+def _limited(
+    ready: tuple[Tool, ...],
+    excluded: Mapping[str, tuple[dict[str, Any], ...]],
+    state: RunState,
+    *,
+    is_held: bool,
+) -> tuple[tuple[Tool, ...], set[str]]:
+    """Return tools with only those arguments that may be next, and the names of those that have none."""
+    options = state.options
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
-    is_held = options.is_small and ready and not answers
     if is_held:
         limited = tuple(with_values_left(tool, state.request, state.done_calls) for tool in limited)
     if state.entries and [tool.name for tool in ready] == [state.entries_for]:
@@ -214,7 +237,7 @@ def offer_tools(state: RunState) -> OfferedTools:
     elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     unaddressed = limited
-    uncompilable = partial(left_out, steps=refers_to, max_depth=options.max_depth)
+    uncompilable = partial(left_out, steps=tuple(sorted(state.entries)), max_depth=options.max_depth)
     if options.is_small:
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written) for tool in limited)
@@ -227,46 +250,11 @@ def offer_tools(state: RunState) -> OfferedTools:
         limited = tuple(tool if uncompilable((restricted,)) else restricted for tool, restricted in spans)
     has_fewer = bool(excluded) or limited != unaddressed
     repetitions = {finding.tool for finding in uncompilable(limited)} if has_fewer else set()
-    repetitions |= {
+    return limited, repetitions | {
         tool.name
         for tool in ready
         if _takes_nothing(tool) and state.calls.refusal(tool, {"name": tool.name, "arguments": {}})
     }
-    ready, limited = (
-        tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
-    )
-    resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
-    has_calls = any(offered_args(tool, refers_to) is not None for tool in ready)
-    answers = answers or (may_answer and not has_calls)
-    can_call = asking or answers or has_calls
-    possible = (*ready, *asking, *(ending if answers else ()))
-    grammar = evidence = None
-    if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        only_text = is_small_native and possible == ending
-        grammar = (
-            options.protocol.prose()
-            if only_text
-            else _constraint(limited, options, refers_to, answers=answers, asks=options.ask_user)
-        )
-        evidence = _evidence(possible, state, ends=answers and is_done)
-        if evidence and is_held:  # to what is left, so that other values may stay
-            evidence = replace(evidence, used={})
-    return OfferedTools(
-        (*state.in_system_message, *asking, *declared),
-        (*state.described, *asking, *declared),
-        possible,
-        waiting,
-        refers_to,
-        grammar,
-        resting,
-        tuple(
-            canonical({"name": name, "arguments": arguments})
-            for name, several in excluded.items()
-            for arguments in several
-        ),
-        evidence,
-        only_answers,
-    )
 
 
 def _best_first(tools: tuple[Tool, ...], query: str, options: ResolvedOptions) -> tuple[Tool, ...]:
