@@ -344,6 +344,25 @@ def test_an_answer_about_tools_to_what_no_tool_is_for_is_asked_for_without_them(
     assert not driven.of(ExecuteTool)
 
 
+LIGHTS = "turn off the lights in the kitchen"
+UNKNOWN = 'Use this:\n```json\n{"name": "turn_off", "arguments": {"room": "kitchen"}}\n```'
+
+
+@pytest.mark.parametrize("again", [(), ("You answer in text alone: nothing can be done from here.",)])
+def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(again: tuple[str]) -> None:
+    texts = [chosen({"compute": 0.4, "find_files": 0.3}), odds(-9), UNKNOWN, *again, "I cannot do that."]
+    driven = drive(LIGHTS, *texts, options=ASKED)
+    _, *asked = (effect.request for effect in driven.of(CallModel) if effect.purpose == "call")
+    assert len(asked) == 1 + len(again)
+    for request in asked:
+        system, user = request.messages
+        assert (user["content"], request.tools) == (LIGHTS, ())
+        assert "tool" not in system["content"]
+        assert request.grammar.match("I cannot do that.").complete
+        assert not request.grammar.match("```json").accepted
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "I cannot do that.")
+
+
 @pytest.mark.parametrize(
     ("query", "called"),
     [
