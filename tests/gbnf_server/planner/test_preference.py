@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf import Grammar
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
@@ -350,7 +351,8 @@ UNKNOWN = 'Use this:\n```json\n{"name": "turn_off", "arguments": {"room": "kitch
 
 @pytest.mark.parametrize("again", [(), ("You answer in text alone: nothing can be done from here.",)])
 def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(again: tuple[str]) -> None:
-    texts = [chosen({"compute": 0.4, "find_files": 0.3}), odds(-9), UNKNOWN, *again, "I cannot do that."]
+    shares = {"compute": 0.4, "find_files": 0.3}
+    texts: list[Any] = [chosen(shares), odds(-9), UNKNOWN, *again, "I cannot do that."]
     driven = drive(LIGHTS, *texts, options=ASKED)
     _, *asked = (effect.request for effect in driven.of(CallModel) if effect.purpose == "call")
     assert len(asked) == 1 + len(again)
@@ -358,6 +360,7 @@ def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(
         system, user = request.messages
         assert (user["content"], request.tools) == (LIGHTS, ())
         assert "tool" not in system["content"]
+        assert isinstance(request.grammar, Grammar)
         assert request.grammar.match("I cannot do that.").complete
         assert not request.grammar.match("```json").accepted
     assert (driven.run.outcome, driven.run.answer) == ("answered", "I cannot do that.")
