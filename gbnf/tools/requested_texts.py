@@ -41,13 +41,16 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     that, as does one that begins with it, unless it describes a text: "write a poem to a.txt". A list some of
     whose texts are in the request has none that are neither there nor in `results`, those so far, if the
     first ones have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and
-    15", become the first of them. The two times of "from 14:00 to 16:30" become one interval.
+    15", become the first of them. The two times of "from 14:00 to 16:30" become one interval. A calculation
+    with the two numbers of "18 % of 250" becomes that of the request's words.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
     names = names_in(request)
+    calculation = _calculation(request)
+    numbers = sorted(_NUMBERS.findall(calculation.replace("/ 100 ", "")))
     words_said = frozenset(TERM.findall(request.casefold()))
     groups = words_said | frozenset(TERM.findall(results.casefold()))
 
@@ -63,6 +66,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
     def spelled(text: str, _name: str) -> str:
+        if calculation and _ARITHMETIC.fullmatch(text) and sorted(_NUMBERS.findall(text)) == numbers:
+            return calculation  # a small model divides 18 by 250
         inside = [other for other in texts if other != text and len(other) > 1 and other in text]
         if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
             return quoted[0]
@@ -93,6 +98,32 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     arguments = _each_text(arguments, completed, supported, listed)
     texts = sorted(_texts_in(arguments), key=len, reverse=True)
     return dict(_each_text(arguments, spelled))
+
+
+_NUMBERS: Final = re.compile(r"\b\d{1,15}(?:\.\d{1,9})?\b")
+_ARITHMETIC: Final = re.compile(r"(?=.*\d\W+\d)[\d\s.+*/%()=×÷−-]{1,60}")
+_OPERATIONS: Final = {
+    r"(?:%|percent|per ?cento) (?:of|di|del|dei|delle)": "{} / 100 * {}",
+    r"(?:times|multiplied by|moltiplicato per|per(?= \S+\s*\?))": "{} * {}",
+    r"(?:divided by|diviso(?: per)?)": "{} / {}",
+    r"(?:plus|più)": "{} + {}",
+    r"(?:minus|meno)": "{} - {}",
+}
+_OPERATORS: Final = re.compile(
+    r"%|\b(?:per ?(?:cent|cento)|times|multiplied|moltiplicato|divided?|diviso|plus|più|minus|meno|half|twice"
+    r"|double|squared?|root|cubed?|power|negative|metà|doppio|quadrato|radice)\b",
+    re.IGNORECASE,
+)
+
+
+def _calculation(request: str) -> str:
+    """Return the only calculation of a request with two numbers: 18 % of 250; "" if there is none."""
+    if len(_NUMBERS.findall(request)) == 2 and len(_OPERATORS.findall(request)) < 2:
+        for words, expression in _OPERATIONS.items():
+            number = _NUMBERS.pattern
+            if match := re.search(rf"({number}) ?{words} [$€£]?({number})", request, re.IGNORECASE):
+                return expression.format(match[1], match[2])
+    return ""
 
 
 _TIME_RANGE: Final = re.compile(

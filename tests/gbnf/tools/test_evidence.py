@@ -352,6 +352,37 @@ def test_texts_are_written_as_the_request_spells_them(
     assert as_requested(meant, request_, '["known.txt"]') == meant
 
 
+@pytest.mark.parametrize(
+    ("request_", "written", "meant"),
+    [
+        ("what is 18 % of 250?", "18 / 250", "18 / 100 * 250"),
+        ("what is 18% of $250?", "250 * 18", "18 / 100 * 250"),
+        ("18 percent of 2.5", "18 % 2.5", "18 / 100 * 2.5"),
+        ("quanto è il 20 per cento di 80?", "20 / 80", "20 / 100 * 80"),
+        ("quanto fa 48 per 17?", "48 / 17", "48 * 17"),
+        ("how much is 48 times 17", "48 + 17", "48 * 17"),
+        ("100 minus 7.5", "7.5 - 100", "100 - 7.5"),
+        ("12 diviso per 5", "5 / 12", "12 / 5"),
+        # as the model has it: with other numbers, or of a request that says more
+        ("what is 18 % of 250?", "0.18 * 250", None),
+        ("what is 18 % of 250?", "18 / 100 * 250", None),
+        ("what is 12*31?", "12 * 31", None),
+        ("minus 5 plus 3", "-5 + 3", None),
+        ("half of 8 plus 4", "8 / 2 + 4", None),
+        ("18 % of 250 plus 3", "18 + 250", None),
+        ("what is 20 % off 80?", "80 - 20", None),
+        ("100 plus 20 %", "100 * 20", None),
+        ("drive 50 per 2 hours", "50 / 2", None),
+        ("what is 18 % of 250?", "18 of 250", None),
+    ],
+)
+def test_a_calculation_in_words_is_the_one_that_the_request_has(
+    request_: str, written: str, meant: str | None
+) -> None:
+    expected = {"expression": written if meant is None else meant}
+    assert as_requested({"expression": written}, request_) == expected
+
+
 ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
 
 
