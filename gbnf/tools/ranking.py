@@ -88,7 +88,10 @@ _STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
 """Words that say nothing of a tool, by language and without accents."""
 _LANGUAGES: Final = {"en": "english", "it": "italian"}
 
-_ARITHMETIC: Final = re.compile(r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%")
+_ARITHMETIC: Final = re.compile(
+    r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%"
+    r"|\d (?:times|multiplied by|moltiplicato per|divided by|diviso(?: per)?|plus|minus|piu|meno) \d"
+)
 _ARITHMETIC_WORDS: Final = " calculate expression"
 """What a request with an arithmetic expression asks for, whatever its words."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")

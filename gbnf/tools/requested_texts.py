@@ -170,7 +170,9 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     words = set(TERM.findall(" ".join(texts).casefold()))
     read = words - set(TERM.findall(request.casefold()))
     is_added = appends(request)
-    is_passed_on = read and _REFERS_BACK.search(request) and not _REWORDED.search(request)
+    is_number = all(map(_NUMBERS.fullmatch, texts))  # then it is the answer itself
+    reworded = _REWORDED.search(request.replace("the answer", "") if is_number else request)
+    is_passed_on = read and _REFERS_BACK.search(request) and not reworded
     if is_added:  # and what was read is no path that was found
         is_passed_on = len(texts) == 1 and not PATH.fullmatch(texts[0])
     if len(texts) < len(entries) or not is_passed_on:
@@ -348,7 +350,7 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     """Return the arguments of a call with the message that a request dictates: tell a@b.org I'm late.
 
     In place of a text without anything of its own: of a small model's apology, or greeting, or what the
-    `prompt` adds to the request.
+    `prompt` adds to the request; or of a text that has nothing of the message, if another one is the message.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
     if match is None or asks_for_several(match["text"]):
@@ -357,9 +359,13 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     if not _texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
+    said = match["text"].casefold()
+    is_subject = any(text.casefold().strip(" .!") == said for text in _texts_in(arguments))
+
     def dictated(text: str, name: str) -> str:
         is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
-        return match["text"] if is_empty and _CONTENT_NAME.fullmatch(name) else text
+        is_other = is_subject and set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(said))
+        return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))
 

@@ -617,17 +617,23 @@ def said_choice(tools: tuple[Tool, ...], state: RunState) -> Mapping[str, float]
 
 
 def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
-    """Return the tool whose call without arguments is all that a request asks for, such as the time."""
+    """Return the tool that answers a request by itself: with the time, or that in a place which it names."""
     asked = _ASKS_WHAT.match(state.query)
     if state.images or not asked or _OF_PERSONS.search(state.query, asked.end()):
         return ()
+    without_place = _IN_PLACE.sub("", state.query)
     alone = [
         tool
         for tool in tools
         if tool.run.effect == "read"
         and not tool.args.get("required")
         and not tool.args.get("requires_one_of")
-        and says_no_more(state.query, tool)
+        and says_no_more(
+            without_place
+            if any(map(_takes_any_text, tool.args.get("properties", {}).values()))
+            else state.query,
+            tool,
+        )
     ]
     return tuple(alone) if len(alone) == 1 else ()
 
@@ -637,6 +643,7 @@ _ASKS_WHAT = re.compile(
     r"(?:what|which|che|qual\w*|tell me|dimmi|give me the|dammi l|show me)\b",
     re.IGNORECASE,
 )
+_IN_PLACE = re.compile(r"\s(?:in|a|ad)(?:[ -][A-Z][^\W\d_]+)+(?=\W*\Z)")
 _OF_PERSONS = re.compile(
     r"\b(?:i|we|he|she|they|you|my|your|have|has|had|was|were|do|did|must|should|will|not|no|non|ho|hai|sei"
     r"|devo|devi|era|giornata|a day)\b|n['’]t\b",

@@ -418,6 +418,23 @@ def test_a_message_is_the_one_that_the_request_dictates(
     assert with_message({**ANN, "body": written}, request_) == {**ANN, "body": expected}
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("Please tell me if you need anything.", "I can't make it on Thursday"),
+        ("I can't come on Thursday.", None),
+        ("Thursday is not possible.", None),
+    ],
+)
+def test_a_message_that_is_the_subject_is_the_text_where_that_has_nothing_of_it(
+    body: str, message: str | None
+) -> None:
+    call = {"to": ["ann@example.com"], "subject": "I can't make it on Thursday"}
+    request_ = "tell ann@example.com I can't make it on Thursday"
+    assert with_message({**call, "body": body}, request_) == {**call, "body": message or body}
+    assert with_message({**ANN, "body": body}, request_) == {**ANN, "body": body}
+
+
 @pytest.mark.parametrize("repeated", [" ", "that ", "ann@example.com, ", "a. ", "should have "])
 def test_a_long_request_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
     written = {**ANN, "body": "Hello!"}
@@ -528,6 +545,13 @@ def test_what_is_added_to_a_file_keeps_what_is_in_it(
         assert written == {"files": [{"path": "a.txt", "content": whole}]}
     if adds:
         assert with_content({"content": new}, request_, ["notes/a.txt"]) == {"content": new}
+
+
+@pytest.mark.parametrize(("entry", "is_passed_on"), [("225", True), ("what is 15 * 15?", False)])
+def test_the_answer_is_a_number_that_was_found(entry: str, is_passed_on: bool) -> None:
+    request_ = "work out 15 * 15 and let boss@example.com have the answer by mail"
+    written = {"body": "I am sending the result."}
+    assert with_content(written, request_, [entry]) == ({"body": entry} if is_passed_on else written)
 
 
 SEARCH = Tool(

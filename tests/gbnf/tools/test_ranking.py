@@ -333,6 +333,8 @@ def test_the_affinity_of_a_tool_finds_it_and_says_nothing_of_what_it_does() -> N
         ("what is 12*31?", "sums"),
         ("12 - 31", "sums"),
         ("18 % of 250", "sums"),
+        ("quick question: 48 times 17?", "sums"),
+        ("48 più 17", "sums"),
         ("what does notes/rome.md say?", "texts"),
         ("rome.md", "texts"),
         ("something for ann@example.com", "post"),

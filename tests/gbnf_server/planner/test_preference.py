@@ -371,7 +371,11 @@ def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(
     [
         ("what time is it?", True),
         ("che ore sono", True),
+        ("che ore sono a Tokyo?", True),
+        ("what time is it in New York", True),
         ("what is the time complexity of quicksort?", False),
+        ("what is the time in Python?", True),  # the tool says that there is no such place
+        ("what is the complexity in Python?", False),
         ("what time is it on Mars?", False),
         ("read a file", False),
         ("hello", False),
