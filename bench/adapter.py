@@ -84,11 +84,11 @@ def next_token(server: str, tokens: Sequence[int]) -> int:
 def compare(adapter: Path, conversations: int, server: str | None) -> None:
     import torch  # noqa: PLC0415  # perplexity needs none of these
 
-    from training.llama import read_base  # noqa: PLC0415
-    from training.lora.model import Adapted, read_adapter  # noqa: PLC0415
-    from training.lora.samples import group  # noqa: PLC0415
-    from training.lora.train import ALPHA, FIXED, RANK  # noqa: PLC0415
-    from training.source import Source  # noqa: PLC0415
+    from training.llama import read_base  # noqa: PLC0415  # few runs need it
+    from training.lora.model import Adapted, read_adapter  # noqa: PLC0415  # few runs need it
+    from training.lora.samples import group  # noqa: PLC0415  # few runs need it
+    from training.lora.train import ALPHA, FIXED, RANK  # noqa: PLC0415  # few runs need it
+    from training.source import Source  # noqa: PLC0415  # few runs need it
 
     torch.set_num_threads(1)
     vocabulary = NativeModel(smollm2_path(), vocab_only=True)

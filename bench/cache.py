@@ -60,7 +60,7 @@ def compile_once(path: Path) -> Times:
     found: Times = {"compile": [timed(lambda: str(compile_pool(tools)))]}
     found["rules"] = [timed(lambda: dict(compile_pool(tools).rules.productions))]
     for name, pool in (("linked", tools), ("linked, half", tools[::2])):
-        found[name] = [timed(lambda pool=pool: str(compile_pool(pool))) for pool in _orders(pool)]  # type: ignore[misc]
+        found[name] = [timed(lambda pool=pool: str(compile_pool(pool))) for pool in _orders(pool)]  # type: ignore[misc]  # the default of a lambda
     return found
 
 

@@ -195,7 +195,7 @@ def step_costs(backend: InProcess, messages: list[Message]) -> str:
     """Return how long batches take, in steps: the reason why drafts pay, or do not."""
     cache, stop = backend._kv_cache, Cancellation()  # noqa: SLF001  # timed directly
     with cache.slot() as slot:
-        tokens = backend._model.tokenize(messages[0]["content"], special=False)[:300]  # noqa: SLF001
+        tokens = backend._model.tokenize(messages[0]["content"], special=False)[:300]  # noqa: SLF001  # the tokens of the model
         sequence, _ = cache.acquire(slot, tokens, stop)
         costs: dict[int, float] = {}
         for _ in range(6):

@@ -30,5 +30,5 @@ def pytest_configure() -> None:
         record(gbnf, [])
         return parse(model, gbnf, tokens)
 
-    GrammarChecker.match_many = matched  # type: ignore[method-assign]
-    NativeGrammar.parse = staticmethod(parsed)  # type: ignore[method-assign]
+    GrammarChecker.match_many = matched  # type: ignore[method-assign]  # for this process
+    NativeGrammar.parse = staticmethod(parsed)  # type: ignore[method-assign]  # for this process

@@ -30,7 +30,7 @@ class GbnfError(Exception):
     """The base class of every error that this project raises on purpose. Errors can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:  # without the constructor, which composes the message
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # not in typeshed
 
 
 class ManifestError(GbnfError):

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from gbnf.compiler.layout import Layout
-from gbnf.compiler.property_automaton import ObjectMembers, PropertyAutomaton, PropertyOrder
+from gbnf.compiler.property_automaton import ObjectMembers, Occurrence, PropertyAutomaton
 from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, seq
 from gbnf.regular.automaton import Dfa
@@ -124,7 +124,7 @@ def members_expr(
         order = (
             _any_order(members, budget, declared)
             if chains is None
-            else PropertyOrder(frozenset(members.values), chains=chains)
+            else Occurrence(frozenset(members.values), chains=chains)
         )
         bounds = [("minProperties", members.least), ("maxProperties", members.most is not None)]
         limit = MAX_COUNTING_STATES if members.groups or any(is_bound for _, is_bound in bounds) else None
@@ -165,7 +165,7 @@ def joint_expr(
         exact = names
     most = min(MAX_JOINT_STATES, budget.joint_states_left)
     before = len(scope.table.productions)
-    automaton = PropertyAutomaton(shapes, PropertyOrder(exact), most, layout, scope)
+    automaton = PropertyAutomaton(shapes, Occurrence(exact), most, layout, scope)
     try:
         expr = automaton.expression()
     except TooManyStatesError:
@@ -175,9 +175,7 @@ def joint_expr(
     return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())
 
 
-def _any_order(
-    members: ObjectMembers, budget: OrderBudget, declared: Sequence[Sequence[str]]
-) -> PropertyOrder:
+def _any_order(members: ObjectMembers, budget: OrderBudget, declared: Sequence[Sequence[str]]) -> Occurrence:
     """Return which properties come at most once, as many as the budget allows, and the order of these."""
     names, required = frozenset(members.values), members.required
     counts = max(members.least, members.most or 0) - len(members.required)
@@ -188,10 +186,10 @@ def _any_order(
             states = ((most or 0) + 1) * (max(counts, 0) + 1)
             pairs = (states << len(exact)) * (len(exact) + 2 * bool(optional)) // 2
             if budget.reserve_any_order(pairs, limit):
-                return PropertyOrder(exact, most if optional else None)
+                return Occurrence(exact, most if optional else None)
     chains = [[name for name in chain if name in required] for chain in declared or [[*members.values]]]
     chains = [chain for chain in chains if chain]
-    return PropertyOrder(required, chains=_joined(chains, budget) if chains else None)
+    return Occurrence(required, chains=_joined(chains, budget) if chains else None)
 
 
 def members_of(

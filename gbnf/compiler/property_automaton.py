@@ -50,7 +50,7 @@ class ObjectMembers(NamedTuple):
         return self.required.union(*self.groups).intersection(self.values)
 
 
-class PropertyOrder(NamedTuple):
+class Occurrence(NamedTuple):
     """Which properties come at most once, and in which order.
 
     `exact`: those that come at most once, among them each that is required. `rest_most`: how many of the
@@ -123,7 +123,7 @@ class PropertyAutomaton:
     def __init__(
         self,
         shapes: Sequence[ObjectMembers],
-        order: PropertyOrder,
+        order: Occurrence,
         max_states: int | None,
         layout: Layout,
         scope: Scope,

@@ -356,9 +356,9 @@ def union(sets: list[ValueSet]) -> ValueSet:
         shapes += [shape for shape in subset.shapes if shape not in shapes]
     strings = [shape for shape in shapes if isinstance(shape, String)]
     if len(strings) > 1:
-        subschema = shapes.index(strings[0])
+        position = shapes.index(strings[0])
         shapes = [shape for shape in shapes if not isinstance(shape, String)]
-        shapes[subschema:subschema] = merge_strings(strings)
+        shapes[position:position] = merge_strings(strings)
     values = distinct([value for subset in sets for value in subset.values])
     if values or shapes:
         return ValueSet(tuple(values), tuple(shapes))
@@ -366,8 +366,8 @@ def union(sets: list[ValueSet]) -> ValueSet:
 
 
 def _contradiction(conjuncts: tuple[Subschema, ...]) -> ValueSet:
-    subschemas = ", ".join(f"'{conjunct.pointer or '/'}'" for conjunct in conjuncts)
-    return ValueSet(reason=f"no value satisfies all keywords at {subschemas}")
+    pointers = ", ".join(f"'{conjunct.pointer or '/'}'" for conjunct in conjuncts)
+    return ValueSet(reason=f"no value satisfies all keywords at {pointers}")
 
 
 _TOO_MUCH = "the schema takes too much work"

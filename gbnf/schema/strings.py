@@ -124,8 +124,8 @@ def _languages(conjuncts: Sequence[Subschema], report: ReportCallback) -> Iterat
 def _language(keyword: str, value: object, pointer: str, report: ReportCallback) -> Dfa | None:
     """Return the strings that one keyword allows; None if it allows all or can't be enforced."""
     # Imported on demand: most schemas need neither.
-    from gbnf.regular.ecma262 import search  # noqa: PLC0415
-    from gbnf.regular.formats import FORMATS, IDN_HOSTNAME, format_language  # noqa: PLC0415
+    from gbnf.regular.ecma262 import search  # noqa: PLC0415  # few schemas need it
+    from gbnf.regular.formats import FORMATS, IDN_HOSTNAME, format_language  # noqa: PLC0415  # likewise
 
     if keyword == NOT_WORDS:
         assert isinstance(value, list)

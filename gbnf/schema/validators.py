@@ -295,7 +295,7 @@ class _FormatChecker(FormatChecker):
 
 def _conforms(name: str, text: str) -> bool:
     # most schemas have no such format
-    from gbnf.regular.formats import IDN_HOSTNAME, format_language  # noqa: PLC0415
+    from gbnf.regular.formats import IDN_HOSTNAME, format_language  # noqa: PLC0415  # few schemas need it
 
     if name == IDN_HOSTNAME:
         try:

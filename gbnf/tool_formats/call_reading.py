@@ -108,7 +108,7 @@ class CallReader(TextCallReader):
     def __init__(
         self,
         cursor: AnswerCursor,
-        format: FormatFields,  # noqa: A002
+        format: FormatFields,  # noqa: A002  # the word of the formats
         tools: Iterable[Tool],
         emit: Callable[[Delta], None],
     ) -> None:

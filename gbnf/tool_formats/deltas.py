@@ -51,7 +51,7 @@ Delta: TypeAlias = TextDelta | ReasoningDelta | CallStarted | ArgumentsDelta | C
 """One step of an answer. Calls come one after another; text may come before, between and after them."""
 
 
-def call_deltas(index: int, id: str, name: str, json_text: str, *, ended: bool = True) -> list[Delta]:  # noqa: A002
+def call_deltas(index: int, id: str, name: str, json_text: str, *, ended: bool = True) -> list[Delta]:  # noqa: A002  # the word of the formats
     """Return the deltas of a call that is read as a whole."""
     deltas: list[Delta] = [CallStarted(index, id, name), ArgumentsDelta(index, json_text)]
     return [*deltas, CallEnded(index)] if ended else deltas

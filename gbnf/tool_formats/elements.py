@@ -83,7 +83,7 @@ class _Place:
 class ElementReader:
     """Reads the arguments of calls. `problem`: why those that were read last have more than one reading."""
 
-    def __init__(self, cursor: AnswerCursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002
+    def __init__(self, cursor: AnswerCursor, format: FormatFields, arguments: ElementArguments) -> None:  # noqa: A002  # the word of the formats
         self.problem = ""
         self._declared: frozenset[str] | None = None
         self._rewinds = _REWINDS

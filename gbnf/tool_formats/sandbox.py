@@ -153,45 +153,45 @@ _COUNT, _CONCATENATE, _MEASURE = "-count", "-concatenate", "-measure"  # no temp
 class _CountWork(NodeTransformer):
     """Make a template count its iterations, its texts, and the values that it builds or compares."""
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         node.body.insert(0, _count_node(node, 0))
         if node.test is not None:
             node.test = nodes.And(_filter_node(nodes.Const(0), _COUNT), node.test, lineno=node.lineno)
         return node
 
-    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         node.body.insert(0, _count_node(node, 0))
         return node
 
     visit_CallBlock = visit_Block = visit_Macro  # noqa: N815  # bodies that may run many times
 
-    def visit_Output(self, node: nodes.Output) -> Any:  # noqa: N802
+    def visit_Output(self, node: nodes.Output) -> Any:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         length = sum(len(part.data) for part in node.nodes if isinstance(part, nodes.TemplateData))
         return [_count_node(node, length), node] if length else node
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         return _filter_node(nodes.List(node.nodes, lineno=node.lineno), _CONCATENATE)
 
-    def visit_List(self, node: nodes.Expr) -> nodes.Node:  # noqa: N802
+    def visit_List(self, node: nodes.Expr) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         is_target = isinstance(node, nodes.Tuple) and node.ctx != "load"
         is_member = isinstance(node, nodes.Getitem) and not isinstance(node.arg, nodes.Slice)
         return node if is_target or is_member else _filter_node(node, _MEASURE)
 
-    visit_Dict = visit_Tuple = visit_Getitem = visit_List  # noqa: N815
+    visit_Dict = visit_Tuple = visit_Getitem = visit_List  # noqa: N815  # of jinja2
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         node.expr = _measured_node(node.expr)
         for operand in node.ops:
             operand.expr = _measured_node(operand.expr)
         return node
 
-    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802  # of jinja2
         self.generic_visit(node)
         if node.name in _COMPARING_TESTS:
             node.node = _measured_node(node.node)
@@ -284,7 +284,7 @@ class _Sandbox(SandboxedEnvironment):
                 work.spend(1, _limit_format(left) * _written(right))
         return _made(super().call_binop(context, operator, left, right))
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063  # of jinja2
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str):
             _limit_arguments(__obj.__name__, owner, args, kwargs)

@@ -82,7 +82,7 @@ class CallDeltas(TextCallDeltas):
 
     def __init__(
         self,
-        format: FormatFields,  # noqa: A002
+        format: FormatFields,  # noqa: A002  # the word of the formats
         tools: Iterable[Tool],
         *,
         reasoning: bool = False,

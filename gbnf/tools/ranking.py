@@ -511,7 +511,7 @@ def _stem(word: str, language: str) -> str:
     if len(word) > _LONGEST_WORD:
         return word
     from snowballstemmer.english_stemmer import EnglishStemmer  # noqa: PLC0415  # few commands rank tools
-    from snowballstemmer.italian_stemmer import ItalianStemmer  # noqa: PLC0415
+    from snowballstemmer.italian_stemmer import ItalianStemmer  # noqa: PLC0415  # as above
 
     # a new stemmer for each word, since it has state and requests may be ranked in several threads
     stemmer = {"english": EnglishStemmer, "italian": ItalianStemmer}[language]()

@@ -86,7 +86,7 @@ def _opened(path: str, data: bytes) -> tuple[Image, str]:
 
 
 def _light(image: Image) -> dict[str, float]:
-    from PIL import ImageFilter, ImageStat  # noqa: PLC0415
+    from PIL import ImageFilter, ImageStat  # noqa: PLC0415  # few runs need it
 
     grey = image.convert("L")
     grey.thumbnail((_SIDE, _SIDE))

@@ -139,7 +139,7 @@ def _send(message: EmailMessage, host: str, context: Context) -> dict[str, str]:
 
 def _connected(host: str, settings: Any) -> smtplib.SMTP:
     import smtplib  # noqa: PLC0415  # only who sends waits for it and for ssl
-    import ssl  # noqa: PLC0415
+    import ssl  # noqa: PLC0415  # few runs need it
 
     security = settings.get("GBNF_SMTP_SECURITY", "starttls")
     if security not in SECURITY:

@@ -83,8 +83,8 @@ def _readable() -> Iterator[None]:
             hint = (
                 ". Write -- before a text that begins with a dash." if hasattr(error, "option_name") else ""
             )
-            message = error.message.rstrip() if hint else error.message  # type: ignore[attr-defined]
-            error.message = escape_control_characters(message + hint)  # type: ignore[attr-defined]
+            message = error.message.rstrip() if hint else error.message  # type: ignore[attr-defined]  # of ClickException
+            error.message = escape_control_characters(message + hint)  # type: ignore[attr-defined]  # of ClickException
         raise
 
 

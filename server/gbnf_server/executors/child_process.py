@@ -208,7 +208,7 @@ def _typed_function(module: ModuleType, name: str) -> Callable[[dict[str, Any], 
     """Return the call of a function that was marked by `gbnf.tool`, with an object as its result."""
     import asyncio  # noqa: PLC0415  # an executor.py need not wait for them
 
-    from gbnf.tools.functions import function_tool  # noqa: PLC0415
+    from gbnf.tools.functions import function_tool  # noqa: PLC0415  # few tools are functions
 
     function = function_tool(attrgetter(name)(module)).function
     assert function is not None

@@ -52,7 +52,7 @@ _BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """Of programs."""
 
 _SOURCES = frozenset(
-    ".py .sh .bash .zsh .fish .js .mjs .cjs .ts .rb .pl .lua .php .ps1 .r .jl .tcl .awk".split()  # noqa: SIM905
+    ".py .sh .bash .zsh .fish .js .mjs .cjs .ts .rb .pl .lua .php .ps1 .r .jl .tcl .awk".split()  # noqa: SIM905  # shorter
 )
 """Suffixes of programs: a new one is executed by who runs it, a changed one also by what already does."""
 

@@ -112,7 +112,7 @@ def model_params() -> Any:
     Raises SetupError if nothing does.
     """
     # `gbnf doctor` uses this module even if llama.cpp cannot be loaded
-    from gbnf_server.llama.bindings import llama_cpp  # noqa: PLC0415
+    from gbnf_server.llama.bindings import llama_cpp  # noqa: PLC0415  # it loads the library
 
     params = llama_cpp.llama_model_default_params()
     support = cpu_support()

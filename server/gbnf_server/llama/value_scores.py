@@ -95,5 +95,5 @@ class AnswerScorer:
             if self._evidence is not None:
                 bias = EvidenceBias(self._model, self._evidence)
                 bias.accept(b"".join(map(self._model.piece, tokens[:index])).decode(errors="replace"))
-                logits = bias.biased(logits)  # noqa: PLW2901
+                logits = bias.biased(logits)  # noqa: PLW2901  # the same logits
             yield logits

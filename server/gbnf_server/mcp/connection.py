@@ -210,7 +210,7 @@ class Connection:
         try:
             async with client:
                 # Results are validated by `results`, within limits and outside of the event loop.
-                client.session.validate_tool_result = _accept  # type: ignore[method-assign]
+                client.session.validate_tool_result = _accept  # type: ignore[method-assign]  # it has no option
                 self.name = self.server.name or (client.server_info.name if client.server_info else "")
                 self.tools = await self._list_tools(client)
                 self._client = client

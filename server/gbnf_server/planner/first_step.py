@@ -1,4 +1,4 @@
-"""What a small model may call first, before it answers, by the words of a request. Pure."""
+"""What a small model may call first, before it answers, by the words of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools offered in a step: those described to the model, those it may call, and their grammar. Pure.
+"""The tools offered in a step: those described to the model, those it may call, and their grammar.
 
 Invariant: the system message describes the same tools for a whole run, byte for byte, so that prompts share a
 growing prefix, which servers cache; only the grammar changes from step to step.

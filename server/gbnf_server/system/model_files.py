@@ -158,8 +158,8 @@ def _cached_model(repo: str, quantization: str) -> Path | None:
 
     A download that was killed before its hash was checked does not count.
     """
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  # as above
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415  # as above
 
     try:
         folder = Path(snapshot_download(repo, local_files_only=True))
@@ -173,7 +173,7 @@ def _cached_model(repo: str, quantization: str) -> Path | None:
 @contextmanager
 def _translated_errors(repo: str) -> Iterator[None]:
     """Translate the errors of huggingface_hub and of its HTTP client into ModelLoadError."""
-    from huggingface_hub import errors  # noqa: PLC0415
+    from huggingface_hub import errors  # noqa: PLC0415  # as above
 
     server = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
