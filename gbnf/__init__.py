@@ -14,8 +14,9 @@ imported on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gbnf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from gbnf.calls.validation import ValidationResult as ValidationResult
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from gbnf.tools.ranking import BM25 as BM25
     from gbnf.tools.ranking import Ranker as Ranker
 
-_NAMES = {
+__all__, __getattr__, __dir__ = lazy_names(__name__, {
     "gbnf.calls.validation": ("ValidationResult", "validate_call"),
     "gbnf.compiler.grammar": ("Grammar",),
     "gbnf.compiler.pool": ("compile_pool",),
@@ -66,19 +67,4 @@ _NAMES = {
     "gbnf.tools.functions": ("tool",),
     "gbnf.tools.pool_filter": ("Selection", "filter_pool"),
     "gbnf.tools.ranking": ("BM25", "Ranker"),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'gbnf' has no attribute {name!r}")
-    value: object = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+})  # fmt: skip

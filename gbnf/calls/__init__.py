@@ -23,8 +23,9 @@ Names are imported on first use. `gbnf.calls.validation` checks a call against i
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from gbnf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from gbnf.calls.parsing.parser import TEXT_LIMIT as TEXT_LIMIT
@@ -42,22 +43,12 @@ if TYPE_CHECKING:
     from gbnf.calls.parsing.syntaxes import CallSyntax as CallSyntax
     from gbnf.calls.parsing.syntaxes import render_tool_calls as render_tool_calls
 
-_NAMES = {
-    "parser": ("TEXT_LIMIT", "parse_tool_calls"),
-    "results": (
+__all__, __getattr__, __dir__ = lazy_names(__name__, {
+    "gbnf.calls.parsing.parser": ("TEXT_LIMIT", "parse_tool_calls"),
+    "gbnf.calls.parsing.results": (
         "CallSyntaxName", "FinalAnswer", "InvalidToolCall", "ParseResult", "Repair", "RepairKind", "ToolCall",
         "ToolCalls",
     ),
-    "streaming": ("CallStream",),
-    "syntaxes": ("CALL_SYNTAXES", "CallSyntax", "render_tool_calls"),
-}  # fmt: skip
-_MODULES = {name: f"gbnf.calls.parsing.{module}" for module, names in _NAMES.items() for name in names}
-__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'gbnf.calls' has no attribute {name!r}")
-    value: object = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+    "gbnf.calls.parsing.streaming": ("CallStream",),
+    "gbnf.calls.parsing.syntaxes": ("CALL_SYNTAXES", "CallSyntax", "render_tool_calls"),
+})  # fmt: skip

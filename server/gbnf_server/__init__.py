@@ -5,8 +5,7 @@ Names are loaded when they are first used, so that importing this package costs 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gbnf
 
@@ -15,6 +14,8 @@ if "compile_pool" not in getattr(gbnf, "__all__", ()):  # its distribution may b
         "the package gbnf is not that of gbnf-toolkit: an unrelated package of this name replaces it. Run: "
         "pip uninstall -y gbnf && pip install --force-reinstall --no-deps gbnf-toolkit"
     )
+
+from gbnf.lazy_names import lazy_names  # of that package
 
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Request as Request
@@ -40,35 +41,18 @@ if TYPE_CHECKING:
     from gbnf_server.planner.extraction import extract_stream as extract_stream
     from gbnf_server.system.folders import manifests_path as manifests_path
 
-_MODULES = {
-    "Context": "gbnf_server.executors",
-    "InProcess": "gbnf_server.backends.in_process",
-    "LlamaServer": "gbnf_server.backends.llama_server",
-    "Ollama": "gbnf_server.backends.ollama",
-    "OpenAICompatible": "gbnf_server.backends.openai_compatible",
-    "Planner": "gbnf_server.planner",
-    "PlannerOptions": "gbnf_server.planner",
-    "Request": "gbnf_server.backends.base",
-    "Run": "gbnf_server.planner",
-    "Truncation": "gbnf_server.llama.token_values",
-    "manifests_path": "gbnf_server.system.folders",
-    **dict.fromkeys(
-        (
-            "Extraction", "ExtractionError", "Extractor", "achoose", "aextract", "aextract_many",
-            "aextract_stream", "choose", "extract", "extract_many", "extract_stream",
-        ),
-        "gbnf_server.planner.extraction",
+__all__, __getattr__, __dir__ = lazy_names(__name__, {
+    "gbnf_server.backends.base": ("Request",),
+    "gbnf_server.backends.in_process": ("InProcess",),
+    "gbnf_server.backends.llama_server": ("LlamaServer",),
+    "gbnf_server.backends.ollama": ("Ollama",),
+    "gbnf_server.backends.openai_compatible": ("OpenAICompatible",),
+    "gbnf_server.executors": ("Context",),
+    "gbnf_server.llama.token_values": ("Truncation",),
+    "gbnf_server.planner": ("Planner", "PlannerOptions", "Run"),
+    "gbnf_server.planner.extraction": (
+        "Extraction", "ExtractionError", "Extractor", "achoose", "aextract", "aextract_many",
+        "aextract_stream", "choose", "extract", "extract_many", "extract_stream",
     ),
-}  # fmt: skip
-__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(_MODULES[name]), name)
-    except ModuleNotFoundError as error:
-        from gbnf.extras import missing_extra  # noqa: PLC0415  # as above
-
-        raise missing_extra(error, "run") or error from error
+    "gbnf_server.system.folders": ("manifests_path",),
+}, extra="run")  # fmt: skip

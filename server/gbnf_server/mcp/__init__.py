@@ -11,8 +11,9 @@ the SDK takes a second.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gbnf.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from gbnf_server.mcp.client import McpTools as McpTools
@@ -20,16 +21,8 @@ if TYPE_CHECKING:
     from gbnf_server.mcp.config import McpConfigError as McpConfigError
     from gbnf_server.mcp.connection import McpServerError as McpServerError
 
-_MODULES = {
-    "McpConfigError": "gbnf_server.mcp.config",
-    "McpServerError": "gbnf_server.mcp.connection",
-    "McpTools": "gbnf_server.mcp.client",
-    "mcp_tools": "gbnf_server.mcp.client",
-}
-__all__ = sorted(_MODULES)  # noqa: PLE0605  # the table is the list
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__all__, __getattr__, __dir__ = lazy_names(__name__, {
+    "gbnf_server.mcp.client": ("McpTools", "mcp_tools"),
+    "gbnf_server.mcp.config": ("McpConfigError",),
+    "gbnf_server.mcp.connection": ("McpServerError",),
+})  # fmt: skip
