@@ -92,8 +92,8 @@ _ARITHMETIC: Final = re.compile(
     r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%"
     r"|\d (?:times|multiplied by|moltiplicato per|divided by|diviso(?: per)?|plus|minus|piu|meno) \d"
 )
-_ARITHMETIC_WORDS: Final = " calculate expression"
-"""What a request with an arithmetic expression asks for, whatever its words."""
+_ASKING: Final = ((_ARITHMETIC, " calculate expression"), (re.compile(r"\bhow late is it\b"), " time"))
+"""What a request asks for in other words, such as an arithmetic expression."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
 _PLACE: Final = re.compile(
     r"\b(?:in|under|within|inside|into|from|of|at|sotto|nell[ao']|nel|dentro|dall[a']|dal|della|del|di)"
@@ -346,7 +346,7 @@ def _is_subject(query: str, tool: Tool) -> bool:
     """Return whether a tool is for what a request contains, or has a word of it in its affinity."""
     text = plain_text(query)
     words = [word for pattern, word in _IMPLIED if pattern.search(text)]
-    words += _ARITHMETIC_WORDS.split() if _ARITHMETIC.search(text) else []
+    words += _asked(query)[len(text) :].split()
     implied = {term for word in words for term in _terms(word, ("english",))}
     stems = {term for terms in _query_words(text) for term in terms}
     has_word = not stems.isdisjoint(_affinity(tool)) or bool(_phrases_in(text, tool))
@@ -404,7 +404,7 @@ def word_stems(text: str) -> frozenset[str]:
 def _asked(query: str) -> str:
     """Return a request without case and accents, with the words of what it contains."""
     text = plain_text(query)
-    return text + _ARITHMETIC_WORDS if _ARITHMETIC.search(text) else text
+    return text + "".join(words for pattern, words in _ASKING if pattern.search(text))
 
 
 def _query_words(query: str) -> dict[tuple[str, ...], float]:

@@ -345,17 +345,21 @@ class ModelCalls:
         """Ask a small model for the answer from the results alone: after its calls, it writes another."""
         state, options = self.state, self.options
         done = salvage.with_results(state.steps)
-        asked = salvage.answer_messages(state.query, done, options.language)
-        # as if it were to give an order: it begins again, with the word that says what it is to tell
         changes = any(
             step.name == tool.name and tool.run.effect == "write" for step in done for tool in state.described
         )
-        is_constrained = options.dialect == "gbnf"
-        again = [localized(salvage.DONE, options.language)] if changes and is_constrained else []
-        for beginning in ("", *again):
+        is_constrained, language = options.dialect == "gbnf", options.language
+        attempts = [(language, "")]
+        if changes and is_constrained:
+            # as if it were to give an order: it begins again, with the word that says what it is to tell
+            attempts.append((language, localized(salvage.DONE, language)))
+        elif language != "en":
+            attempts.append(("en", ""))  # it asks for the language of the request
+        for language, beginning in attempts:
+            asked = salvage.answer_messages(state.query, done, language)
             grammar = salvage.text_grammar(beginning) if is_constrained else None
             completion, _ = yield from self._ask(asked, grammar, "answer")
-            answer = salvage.read(completion, state.query, done, options.language, may_restate=True)
+            answer = salvage.read(completion, state.query, done, language, may_restate=True)
             if answer.error != salvage.COPIED:
                 break
         if answer.by == "model":
