@@ -79,8 +79,7 @@ _TEXTS = {
         "final_answer": "the tool final_answer and its message",
         "answer": "answer ",
         "language": "in the language of the request.",
-        "alone": "You answer in text alone: nothing can be done from here. Answer the request in one or two "
-        "sentences; if it asks for something to be done, say that you cannot do it.",
+        "alone": "",
         "suggestion": "The tool that fits best: {}",
         "more": "More tools:",
     },
@@ -105,14 +104,17 @@ _TEXTS = {
         "final_answer": "lo strumento final_answer e il suo message",
         "answer": "rispondi ",
         "language": "nella lingua della richiesta.",
-        # small models follow this in English
-        "alone": "You answer in text alone, in Italian: nothing can be done from here. Answer the request in "
-        "one or two sentences; if it asks for something to be done, say that you cannot do it.",
+        "alone": ", in Italian",
         "suggestion": "Lo strumento più adatto: {}",
         "more": "Altri strumenti:",
     },
 }
 
+_ALONE = (
+    "You answer in text alone{}: you can write, and nothing can be done from here. Answer the request in one or "
+    "two sentences; if it asks for something to be done, say that you cannot do it."
+)
+"""For small models without a tool. In all languages they follow it in English."""
 _FINAL_ANSWER = '{"name": "final_answer", "arguments": {"message": "…"}}'
 _CALL = '{"name":'
 _CALL_WITH_REASONING = '{"thought": "…", "name":'
@@ -177,7 +179,8 @@ def native_system_prompt(
     day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
     if not has_tools:
         # a small model takes the date for a fact about anything
-        return texts["alone"] if brief else texts["answer"].capitalize() + texts["language"] + day
+        answer = texts["answer"].capitalize() + texts["language"] + day
+        return _ALONE.format(texts["alone"]) if brief else answer
     results = texts["done"] if brief else _results(texts, has_references)
     return texts["calls"] + results + texts["answer"] + texts["language"] + day
 
@@ -204,9 +207,9 @@ def describe_added_tools(tools: Iterable[Tool], *, style: PromptStyle = "full", 
     return "\n".join([_texts(language)["more"], *(describe_tool(tool, style, language) for tool in tools)])
 
 
-def suggest_tool(tool: Tool, *, language: str = "en") -> str:
+def suggest_tool(name: str, *, language: str = "en") -> str:
     """Return the text that names the tool which fits a request best."""
-    return _texts(language)["suggestion"].format(tool.name)
+    return _texts(language)["suggestion"].format(name)
 
 
 def call_text(call: Mapping[str, Any]) -> str:

@@ -120,8 +120,8 @@ def _calculation(request: str) -> str:
     """Return the only calculation of a request with two numbers: 18 % of 250; "" if there is none."""
     if len(_NUMBERS.findall(request)) == 2 and len(_OPERATORS.findall(request)) < 2:
         for words, expression in _OPERATIONS.items():
-            number = _NUMBERS.pattern
-            if match := re.search(rf"({number}) ?{words} [$€£]?({number})", request, re.IGNORECASE):
+            pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
+            if match := re.search(pattern, request, re.IGNORECASE):
                 return expression.format(match[1], match[2])
     return ""
 
@@ -339,7 +339,7 @@ def is_apology(text: str, request: str) -> bool:
 
 
 def is_copied(text: str, prompt: str, request: str) -> bool:
-    """Return whether a text is three words or more of what a prompt adds to a request."""
+    """Return whether a text is three words or more of a prompt, and not of the request."""
     if text.casefold() in request.casefold():
         return False
     spoken, added = (" ".join(re.findall(r"[^\W\d_]+", source.casefold())) for source in (text, prompt))
@@ -349,8 +349,8 @@ def is_copied(text: str, prompt: str, request: str) -> bool:
 def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -> dict[str, Any]:
     """Return the arguments of a call with the message that a request dictates: tell a@b.org I'm late.
 
-    In place of a text without anything of its own: of a small model's apology, or greeting, or what the
-    `prompt` adds to the request; or of a text that has nothing of the message, if another one is the message.
+    In place of a text without anything of its own: of a small model's apology, or greeting, or a sentence of
+    its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
     if match is None or asks_for_several(match["text"]):
@@ -360,6 +360,8 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
         return dict(arguments)
 
     said = match["text"].casefold()
+    if any(said in text.casefold() for text in contents(arguments)):
+        return dict(arguments)
     is_subject = any(text.casefold().strip(" .!") == said for text in _texts_in(arguments))
 
     def dictated(text: str, name: str) -> str:
@@ -368,6 +370,18 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
         return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))
+
+
+def contents(arguments: Mapping[str, Any]) -> list[str]:
+    """Return what a call writes into files and messages."""
+    texts: list[str] = []
+
+    def add(text: str, name: str) -> str:
+        texts.extend([text] if _CONTENT_NAME.fullmatch(name) else [])
+        return text
+
+    _each_text(arguments, add)
+    return texts
 
 
 def without_contents(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.calls.validation import validate_call
 from gbnf.calls.validation.validator import filled_argument_errors
 from gbnf.prompts.descriptions import call_skeleton, copied_placeholder
-from gbnf.prompts.messages import error_text
+from gbnf.prompts.messages import error_text, suggest_tool
 from gbnf.protocols.call_protocols import CallsInText, pop_reasoning
 from gbnf.protocols.protocol import AnswerFormat, ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import begins_call, looks_like_call
@@ -41,6 +41,7 @@ from gbnf.tools.ranking import file_tools
 from gbnf.tools.requested_texts import (
     appends,
     as_requested,
+    contents,
     is_apology,
     is_copied,
     is_only_source,
@@ -185,10 +186,13 @@ def _corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Pars
         results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
         if state.options.is_small_native:
             arguments = as_requested(arguments, state.request, results_text)
-        if not state.earlier_texts and not any(step.result for step in state.steps):
-            arguments = with_message(arguments, state.query, state.added_to_query)
+        called = next(tool for tool in offer.callable if tool.name == call["name"])
+        is_first = not state.earlier_texts and not any(step.result for step in state.steps)
+        if is_first and called.run.effect == "write":
+            suggestion = suggest_tool("", language=state.options.language)
+            arguments = with_message(arguments, state.query, suggestion)
         if state.options.is_small_native:
-            arguments = _completed(arguments, call["name"], offer, state, results_text)
+            arguments = _completed(arguments, called, offer, state, results_text)
         requested = call | {"arguments": arguments}
         if requested != call and validate_call(requested, offer.callable, steps=offer.refers_to).ok:
             call, repairs = requested, (*repairs, "texts: written as the request and the results spell them")
@@ -196,13 +200,12 @@ def _corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Pars
 
 
 def _completed(
-    arguments: dict[str, Any], name: str, offer: OfferedTools, state: RunState, results_text: str
+    arguments: dict[str, Any], called: Tool, offer: OfferedTools, state: RunState, results_text: str
 ) -> dict[str, Any]:
     """Return the arguments of a call with what the request and the results say of files and choices."""
     results = [step.result for step in state.steps if step.result is not None]
     if results and isinstance(entries := results[-1].get("entries"), list):
         arguments = with_content(arguments, state.request, entries)
-    called = next(tool for tool in offer.callable if tool.name == name)
     if offer.evidence is not None:
         arguments = with_stated_choices(arguments, called, offer.evidence)
     if called.run.effect == "read":
@@ -225,10 +228,10 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
         limited = _only_named(call, tool, offer, state)
         if limited is not call:
             call, repairs = limited, (*repairs, "files: only those that the request names")
-    if state.options.is_small and any(
-        is_copied(text, state.added_to_query, state.request) for text in argument_values(call["arguments"])
-    ):
-        raise CallRefusedError("invalid", "the text is of these instructions; write what the request says")
+    if state.options.is_small and tool.run.effect == "write":
+        suggestion = suggest_tool("", language=state.options.language)
+        if any(is_copied(text, suggestion, state.request) for text in contents(call["arguments"])):
+            raise CallRefusedError("invalid", "the text is of these instructions; write what is asked for")
     if state.options.is_small_native and tool.run.effect == "write" and tool.affinity:
         for problem in _change_faults(call["arguments"], tool, state):
             raise CallRefusedError("invalid", problem)
@@ -394,10 +397,11 @@ def _is_read(message: str, state: RunState) -> bool:
     What a tool returned may be the answer, but not as the message with the step's number.
     """
     several = _said(message)
-    outcomes = state.history[len(state.history) - 2 * len(state.steps) + 1 :: 2]
+    request, *outcomes = state.history[len(state.history) - 2 * len(state.steps) - 1 :: 2]
     if any(words(message_read["content"]) in several for message_read in outcomes):
         return True
-    texts = {state.system, *state.system.split("\n\n"), *state.added_to_query.split("\n\n")}
+    added = request["content"].removeprefix(state.query)
+    texts = {state.system, *state.system.split("\n\n"), *added.split("\n\n")}
     texts |= {tool.description(state.options.language) for tool in state.described}
     texts |= {step.error for step in state.steps if step.error}
     for message_read in outcomes:

@@ -147,9 +147,9 @@ class ModelCalls:
         """Return whether a small model means to answer a request, rather than to call a tool for it."""
         state, options = self.state, self.options
         names = {tool.name for tool in offer.callable}
-        if not options.asks_first or FINAL_ANSWER.name not in names or len(names) == 1:
+        if not options.asks_first or FINAL_ANSWER.name not in names:
             return False
-        if state.number > 1:
+        if state.number > 1 or len(names) == 1:
             return state.speaks
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
@@ -186,10 +186,10 @@ class ModelCalls:
     def _generate(self, offer: OfferedTools, system: Message) -> Part[tuple[Completion, Step]]:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
-        if state.speaks:  # without what was refused, which it would repeat, or dates after the request
+        # without what was refused, which it would repeat, or dates after the request; then with it
+        if state.speaks and state.blocked_in_a_row < 2 and not any(step.fault for step in state.steps):
             asked = state.history[: len(state.history) - 2 * len(state.steps)]
-            asked[-1] = {**asked[-1], "content": state.query}
-            messages = (system, *compacted(asked, (), state.compaction, options.language))
+            messages = (system, *asked[:-1], {**asked[-1], "content": state.query})
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:

@@ -74,12 +74,6 @@ class RunState:
         return "\n".join([self.query, *self.earlier_texts])
 
     @property
-    def added_to_query(self) -> str:
-        """What the prompt says after the request, in its message: which tool fits best, and dates."""
-        content: str = self.history[len(self.history) - 2 * len(self.steps) - 1]["content"]
-        return content.removeprefix(self.query)
-
-    @property
     def done_calls(self) -> tuple[Mapping[str, Any], ...]:
         """The calls that returned a result."""
         return tuple(step.call for step in self.steps if step.call is not None and step.result is not None)

@@ -418,7 +418,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
     if not state.in_system_message:
         state.in_system_message = state.described = tools
         if best := _clearly_best(tools, state.query, state.options):
-            _append(state, suggest_tool(best, language=state.options.language))
+            _append(state, suggest_tool(best.name, language=state.options.language))
         today = state.started_at.date()
         near = nearest(tools, state) if state.preference else ()
         if state.options.is_small and (dates := dates_to_tell(tools, state.query, today, near)):

@@ -1,21 +1,21 @@
 """Compiled tools in the cache folder, so that the next process needs not compile them again.
 
-A SQLite database, `compiled/parts.sqlite` in the cache folder. Invariants:
+One file for each entry, in `compiled` in the cache folder. Invariants:
 
-- A process reads only what the same version wrote: the name of an entry is a hash that contains one of the
-  compiler's sources, of Python's version and of the installed packages. A process whose sources were changed
-  after its start neither reads nor writes.
-- Any number of processes may read and write. Entries have a checksum (`gbnf.compiler.stored_parts`), and a
-  damaged file is replaced: SQLite need not wait for the disk, nor keep a journal on it.
-- The file has at most `MAX_BYTES`. The entries that were not read for the longest time are removed first.
-- No problem with the file is an error: without the cache, tools are compiled. The first one is logged.
+- A process reads only what the same version wrote: the name of a file contains a hash of the compiler's
+  sources, of Python's version and of the installed packages. A process whose sources were changed after its
+  start neither reads nor writes.
+- Files appear whole, by renaming; processes may read, write and remove them at the same time. Their content
+  has a checksum (`gbnf.compiler.stored_parts`).
+- The folder has at most `MAX_BYTES`, plus up to an eighth of this for each other process that writes at the
+  same time. The files that were not read for the longest time are removed first.
+- No problem with files is an error: without the cache, tools are compiled. The first one is logged.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import sys
 import threading
 import time
@@ -31,22 +31,13 @@ from gbnf_server.system.folders import cache_folder
 
 CACHE_PARTS_VARIABLE = "GBNF_COMPILE_CACHE"
 MAX_BYTES = 32 * 2**20
-"""How large the file may become."""
+"""How much the files may occupy."""
 
-_PAGE = 4096
-_LEAST_PAGES = 8  # of which the tables take four
-_READ_AGAIN_S = 3600.0  # the time of an entry that is read is set at most once in this time
+_BLOCK = 4096  # file systems allocate about this much at a time
+_READ_AGAIN_S = 3600.0  # a file that is read has its time of modification set, at most once in this time
 _STARTED = time.time()
-_SETUP = """
-PRAGMA journal_mode = MEMORY;
-PRAGMA synchronous = OFF;
-CREATE TABLE IF NOT EXISTS parts (name BLOB PRIMARY KEY, entry BLOB, read_at REAL);
-CREATE INDEX IF NOT EXISTS parts_by_time ON parts (read_at);
-"""
-_REMOVE_OLDEST = """
-DELETE FROM parts WHERE name IN
-(SELECT name FROM parts ORDER BY read_at LIMIT (SELECT count(*) / 4 + 1 FROM parts))
-"""
+# a named pipe in place of a file must not block
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +54,8 @@ def compiler_version() -> bytes | None:
     version = blake2b(f"{sys.version}\n".encode(), digest_size=20)
     newest = 0.0
     for name, path in sorted(_sources(str(Path(gbnf.__file__).parent), "")):
-        with open(path, "rb") as file:  # noqa: PTH123  # a hundred of them: half of the time of Path
-            source = file.read()
-            newest = max(newest, os.fstat(file.fileno()).st_ctime)
+        source, status = _read(path)
+        newest = max(newest, status.st_ctime)
         version.update(f"{name} {len(source)}\n".encode() + source)
     for name in sorted(_installed_packages()):
         version.update(f"{name}\n".encode())
@@ -90,74 +80,105 @@ def _installed_packages() -> Iterator[str]:
 
 
 class DiskPartCache:
-    """A `PartCache` in a file in a folder, by default `compiled` in the cache folder."""
+    """A `PartCache` in a folder. `folder` is by default `compiled` in the cache folder."""
 
     def __init__(self, folder: Path | None = None, *, max_bytes: int = MAX_BYTES) -> None:
-        self._folder = folder
-        self._most_pages = max(max_bytes // _PAGE, _LEAST_PAGES)
+        self._given_folder = folder
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._room = 0  # what may be written before the sizes of all files are added again
         self._is_writable = True
 
     def get(self, key: str) -> bytes | None:
         """Return the entry, None if there is none that can be read."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            entry, status = _read(path)
+            if time.time() - status.st_mtime > _READ_AGAIN_S:
+                os.utime(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _log.debug("cannot read %s: %s", path, error)
+            return None
+        return entry
+
+    def put(self, key: str, entry: bytes) -> None:
+        """Write the entry, unless the folder is read-only or full."""
+        path = self._path(key)
+        if path is None or not self._is_writable or len(entry) > self._max_bytes // 8:
+            return
+        temporary = f"{path}.{os.getpid()}-{threading.get_ident()}"
+        try:
+            self._make_room(_allocated(len(entry)))
+            try:
+                Path(temporary).write_bytes(entry)
+                os.replace(temporary, path)  # noqa: PTH105  # both are strings
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(temporary)  # noqa: PTH108  # as above
+                raise
+        except OSError as error:
+            self._is_writable = False
+            _log.debug("compiled tools are not kept: %s", error)
+
+    @cached_property
+    def _folder(self) -> Path:
+        return self._given_folder or cache_folder() / "compiled"
+
+    @cached_property
+    def _prefix(self) -> str:
+        """The path of the folder, with a separator."""
+        return f"{self._folder}{os.sep}"
+
+    def _path(self, key: str) -> str | None:
+        """Return the path of an entry; None if this process has no version."""
         version = compiler_version()
         if version is None:
             return None
-        name = _name(key, version)
-        rows = self._execute("SELECT entry, read_at FROM parts WHERE name = ?", name)
-        if rows and time.time() - rows[0][1] > _READ_AGAIN_S:
-            self._execute("UPDATE parts SET read_at = ? WHERE name = ?", time.time(), name)
-        return rows[0][0] if rows else None
+        return self._prefix + blake2b(key.encode(), digest_size=20, key=version).hexdigest()
 
-    def put(self, key: str, entry: bytes) -> None:
-        """Write the entry, unless the file cannot be written or the entry takes an eighth of it."""
-        version = compiler_version()
-        if version is not None and self._is_writable and len(entry) <= self._most_pages * _PAGE // 8:
-            values = _name(key, version), entry, time.time()
-            self._execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", *values)
-
-    def _execute(self, statement: str, *values: object) -> list[tuple[bytes, float]]:
-        """Return the rows of a statement; none if the file does not work."""
+    def _make_room(self, size: int) -> None:
+        """Count what is about to be written, and remove files if the folder could become too large."""
         with self._lock:
-            if not self._is_writable and self._connection is None:
-                return []
-            try:
-                self._connection = self._connection or self._connected()
-                while True:
-                    try:
-                        return self._connection.execute(statement, values).fetchall()
-                    except sqlite3.OperationalError as error:
-                        is_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
-                        if not (is_full and self._connection.execute(_REMOVE_OLDEST).rowcount):
-                            raise
-            except (OSError, sqlite3.OperationalError) as error:
-                if self._is_writable:
-                    _log.debug("compiled tools are not kept: %s", error)
-                self._is_writable = False
-            except sqlite3.DatabaseError:  # it is damaged, or no database
-                if self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
-                with suppress(OSError):
-                    self._path.unlink()
-            return []
-
-    @cached_property
-    def _path(self) -> Path:
-        return (self._folder or cache_folder() / "compiled") / "parts.sqlite"
-
-    def _connected(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, timeout=1.0, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
-            connection.executescript(_SETUP)
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
+            if self._room < size:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                free = self._max_bytes - _shrink(self._folder, self._max_bytes - size)
+                self._room = min(free, max(self._max_bytes // 8, size))
+            self._room -= size
 
 
-def _name(key: str, version: bytes) -> bytes:
-    return blake2b(key.encode(), digest_size=20, key=version).digest()
+def _read(path: str) -> tuple[bytes, os.stat_result]:
+    """Return the content of a small file, and its state. Raises OSError. Faster than `open`."""
+    file = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(file)
+        return os.read(file, status.st_size), status
+    finally:
+        os.close(file)
+
+
+def _allocated(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _shrink(folder: Path, limit: int) -> int:
+    """Remove files if they occupy more than `limit`, until they are a quarter below. Return what is left."""
+    files = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # another process has removed it
+                if entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime, entry.path, _allocated(status.st_size)))
+    total = sum(size for _, _, size in files)
+    if total > limit:
+        for _, path, size in sorted(files):
+            if total <= limit * 3 // 4:
+                break
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108  # a string
+            total -= size
+    return total

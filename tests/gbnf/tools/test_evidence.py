@@ -368,6 +368,7 @@ def test_texts_are_written_as_the_request_spells_them(
         ("what is 18 % of 250?", "18 / 100 * 250", None),
         ("what is 12*31?", "12 * 31", None),
         ("minus 5 plus 3", "-5 + 3", None),
+        ("what is -5 plus 3?", "-5 + 3", None),
         ("half of 8 plus 4", "8 / 2 + 4", None),
         ("18 % of 250 plus 3", "18 + 250", None),
         ("what is 20 % off 80?", "80 - 20", None),
@@ -433,6 +434,11 @@ def test_a_message_that_is_the_subject_is_the_text_where_that_has_nothing_of_it(
     request_ = "tell ann@example.com I can't make it on Thursday"
     assert with_message({**call, "body": body}, request_) == {**call, "body": message or body}
     assert with_message({**ANN, "body": body}, request_) == {**ANN, "body": body}
+
+
+def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
+    call = {**ANN, "body": "The train is late.", "html_body": "", "attachment": {"content": ""}}
+    assert with_message(call, "mail ann@example.com: the train is late") == call
 
 
 @pytest.mark.parametrize("repeated", [" ", "that ", "ann@example.com, ", "a. ", "should have "])

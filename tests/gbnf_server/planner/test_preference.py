@@ -349,16 +349,22 @@ LIGHTS = "turn off the lights in the kitchen"
 UNKNOWN = 'Use this:\n```json\n{"name": "turn_off", "arguments": {"room": "kitchen"}}\n```'
 
 
-@pytest.mark.parametrize("again", [(), ("You answer in text alone: nothing can be done from here.",)])
+@pytest.mark.parametrize(
+    "again", [(), ("You answer in text alone: you can write, and nothing can be done.",)]
+)
 def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(again: tuple[str]) -> None:
     shares = {"compute": 0.4, "find_files": 0.3}
     texts: list[Any] = [chosen(shares), odds(-9), UNKNOWN, *again, "I cannot do that."]
     driven = drive(LIGHTS, *texts, options=ASKED)
     _, *asked = (effect.request for effect in driven.of(CallModel) if effect.purpose == "call")
     assert len(asked) == 1 + len(again)
+    assert len(asked[0].messages) == 2
+    assert len(asked[-1].messages) == 2 + 4 * len(
+        again
+    )  # greedily, an equal prompt would have an equal answer
     for request in asked:
-        system, user = request.messages
-        assert (user["content"], request.tools) == (LIGHTS, ())
+        system, user, *_ = request.messages
+        assert (user["content"].split("\n\n")[0], request.tools) == (LIGHTS, ())
         assert "tool" not in system["content"]
         assert isinstance(request.grammar, Grammar)
         assert request.grammar.match("I cannot do that.").complete
