@@ -111,8 +111,8 @@ _TEXTS = {
 }
 
 _ALONE = (
-    "You answer in text alone{}: you can write, and nothing can be done from here. Answer the request in one or "
-    "two sentences; if it asks for something to be done, say that you cannot do it."
+    "You answer in text alone{}: you can write, and nothing can be done from here. Answer the request in one "
+    "or two sentences; if it asks for something to be done, say that you cannot do it."
 )
 """For small models without a tool. In all languages they follow it in English."""
 _FINAL_ANSWER = '{"name": "final_answer", "arguments": {"message": "…"}}'
