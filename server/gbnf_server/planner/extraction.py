@@ -489,8 +489,7 @@ class _Target(Generic[T]):
         )
         reader = None if is_schema else InstanceReader(type_)
         target = cls(tool, reader, schema, not is_object)
-        object.__setattr__(tool, "function", target.check)
-        return target
+        return replace(target, tool=replace(tool, function=target.check))
 
     def check(self, arguments: Mapping[str, Any], _context: Any) -> dict[str, Any]:
         """Accept the arguments. Raises ExecutorError for those that a validator refuses."""
