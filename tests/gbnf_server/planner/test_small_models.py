@@ -381,7 +381,7 @@ def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: st
 
 def test_an_italian_question_that_is_copied_is_asked_in_english() -> None:
     find = {"name": "find_files", "arguments": {"base_path": "note", "pattern": "*"}}
-    copied, answer = "Rispondi con il risultato, in una o due frasi.", "Ci sono a.md e b.md."
+    copied, answer = "Di' alla persona il risultato, in una o due frasi.", "Ci sono a.md e b.md."
     files = [{"entries": ["note/a.md", "note/b.md"]}]
     driven = drive("trova i file nella cartella note", written(find), copied, answer, replies=files)
     first, again = (effect.request for effect in driven.of(CallModel) if effect.purpose == "answer")
