@@ -234,7 +234,7 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
         if any(f"{label}:".casefold() in answer.casefold() for label in labels):
             return True
         instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
-        if _shared(reply, instructions) >= _COPIED_WORDS or reply == request:
+        if copies_words(reply, instructions) or reply == request:
             return True
     return not may_restate and len(reply) >= _REQUEST_WORDS and 10 * _shared(reply, request) >= 9 * len(reply)
 
@@ -256,6 +256,11 @@ def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.
         least = 1.0
     says_enough = len(new & reply) >= max(least * len(new), 1) or not new
     return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"
+
+
+def copies_words(reply: Sequence[str], source: Sequence[str]) -> bool:
+    """Return whether the words of a reply have six in a row of those of another text."""
+    return _shared(reply, source) >= _COPIED_WORDS
 
 
 def _shared(some: Sequence[str], others: Sequence[str]) -> int:

@@ -327,7 +327,12 @@ def test_who_is_not_asked(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "draft",
-    ["You can use the `find_files` function.", written({"name": "find_files", "arguments": {}}), LEAVES],
+    [
+        "You can use the `find_files` function.",
+        written({"name": "find_files", "arguments": {}}),
+        LEAVES,
+        "I need to search files by glob pattern, recursively.",  # the description of a tool
+    ],
 )
 def test_an_answer_about_tools_to_what_no_tool_is_for_is_asked_for_without_them(draft: str) -> None:
     texts: list[Any] = [
