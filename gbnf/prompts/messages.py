@@ -177,10 +177,10 @@ def native_system_prompt(
     """
     texts = _texts(language)
     day = "" if today is None else texts["today"].format(texts["weekdays"].split()[today.weekday()], today)
+    if not has_tools and brief:  # without the date, which a small model takes for a fact about anything
+        return _ALONE.format(texts["alone"])
     if not has_tools:
-        # a small model takes the date for a fact about anything
-        answer = texts["answer"].capitalize() + texts["language"] + day
-        return _ALONE.format(texts["alone"]) if brief else answer
+        return texts["answer"].capitalize() + texts["language"] + day
     results = texts["done"] if brief else _results(texts, has_references)
     return texts["calls"] + results + texts["answer"] + texts["language"] + day
 

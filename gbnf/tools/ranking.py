@@ -29,7 +29,7 @@ from typing import Final, Protocol
 
 from gbnf.schema.keywords import walk
 from gbnf.tools.phrases import UNSPACED, plain_text
-from gbnf.tools.request_values import QUOTED, most_calls, names_kind_of_file, numbers_in
+from gbnf.tools.request_values import OPERATIONS, QUOTED, most_calls, names_kind_of_file, numbers_in
 from gbnf.tools.tool import Tool
 from gbnf.work_limits import schema_cache
 
@@ -90,7 +90,7 @@ _LANGUAGES: Final = {"en": "english", "it": "italian"}
 
 _ARITHMETIC: Final = re.compile(
     r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%"
-    r"|\d (?:times|multiplied by|moltiplicato per|divided by|diviso(?: per)?|plus|minus|piu|meno) \d"
+    rf"|\d ?(?:{'|'.join(OPERATIONS)}) [$€£]?\d"
 )
 _ASKING: Final = ((_ARITHMETIC, " calculate expression"), (re.compile(r"\bhow late is it\b"), " time"))
 """What a request asks for in other words, such as an arithmetic expression."""

@@ -11,6 +11,14 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import Final
 
+OPERATIONS: Final = {
+    r"(?:%|percent|per ?cento) (?:of|di|del|dei|delle)": "{} / 100 * {}",
+    r"(?:times|multiplied by|moltiplicato per|per(?= \S+\s*\?))": "{} * {}",
+    r"(?:divided by|diviso(?: per)?)": "{} / {}",
+    r"(?:plus|pi[ùu])": "{} + {}",
+    r"(?:minus|meno)": "{} - {}",
+}
+"""Operations in words, between two numbers, and their expressions; without accents, too."""
 LONGEST_REQUEST: Final = 8000
 """Characters that are searched."""
 FOLDER_ARGUMENT: Final = re.compile(

@@ -12,6 +12,7 @@ from gbnf.strict_json import scalars_of
 from gbnf.tools.request_values import (
     FOLDER_ARGUMENT,
     LONGEST_REQUEST,
+    OPERATIONS,
     PATH,
     QUOTED,
     TERM,
@@ -102,13 +103,6 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
 
 _NUMBERS: Final = re.compile(r"\b\d{1,15}(?:\.\d{1,9})?\b")
 _ARITHMETIC: Final = re.compile(r"(?=.*\d\W+\d)[\d\s.+*/%()=×÷−-]{1,60}")
-_OPERATIONS: Final = {
-    r"(?:%|percent|per ?cento) (?:of|di|del|dei|delle)": "{} / 100 * {}",
-    r"(?:times|multiplied by|moltiplicato per|per(?= \S+\s*\?))": "{} * {}",
-    r"(?:divided by|diviso(?: per)?)": "{} / {}",
-    r"(?:plus|più)": "{} + {}",
-    r"(?:minus|meno)": "{} - {}",
-}
 _OPERATORS: Final = re.compile(
     r"%|\b(?:per ?(?:cent|cento)|times|multiplied|moltiplicato|divided?|diviso|plus|più|minus|meno|half|twice"
     r"|double|squared?|root|cubed?|power|negative|metà|doppio|quadrato|radice)\b",
@@ -119,7 +113,7 @@ _OPERATORS: Final = re.compile(
 def _calculation(request: str) -> str:
     """Return the only calculation of a request with two numbers: 18 % of 250; "" if there is none."""
     if len(_NUMBERS.findall(request)) == 2 and len(_OPERATORS.findall(request)) < 2:
-        for words, expression in _OPERATIONS.items():
+        for words, expression in OPERATIONS.items():
             pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
             if match := re.search(pattern, request, re.IGNORECASE):
                 return expression.format(match[1], match[2])
@@ -342,8 +336,8 @@ def is_copied(text: str, prompt: str, request: str) -> bool:
     """Return whether a text is three words or more of a prompt, and not of the request."""
     if text.casefold() in request.casefold():
         return False
-    spoken, added = (" ".join(re.findall(r"[^\W\d_]+", source.casefold())) for source in (text, prompt))
-    return spoken.count(" ") > 1 and f" {spoken} " in f" {added} "
+    words, others = (" ".join(re.findall(r"[^\W\d_]+", source.casefold())) for source in (text, prompt))
+    return words.count(" ") > 1 and f" {words} " in f" {others} "
 
 
 def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -> dict[str, Any]:
@@ -359,14 +353,14 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     if not _texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
-    said = match["text"].casefold()
-    if any(said in text.casefold() for text in contents(arguments)):
+    message = match["text"].casefold()
+    if any(message in text.casefold() for text in contents(arguments)):
         return dict(arguments)
-    is_subject = any(text.casefold().strip(" .!") == said for text in _texts_in(arguments))
+    is_subject = any(text.casefold().strip(" .!") == message for text in _texts_in(arguments))
 
     def dictated(text: str, name: str) -> str:
         is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
-        is_other = is_subject and set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(said))
+        is_other = is_subject and set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(message))
         return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))

@@ -322,10 +322,10 @@ class _Loop(ModelCalls):
         is_chosen = bool(proposed) and proposed[0] == max(choice, key=choice.__getitem__, default="")
         is_chosen = is_chosen or (named is not None and choice.get(named.name, -inf) > SURE)
         unrelated = is_about(self.state.request, whole.own) is False and not is_chosen
-        said = words(draft)
+        draft_words = words(draft)
         descriptions = (words(tool.description(self.options.language)) for tool in whole.described)
         if unrelated and (
-            proposed or named or any(salvage.copies_words(said, text) for text in descriptions)
+            proposed or named or any(salvage.copies_words(draft_words, text) for text in descriptions)
         ):
             self.state.speaks = True
             return replace(offer, described=())

@@ -622,18 +622,18 @@ def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     if state.images or not asked or _OF_PERSONS.search(state.query, asked.end()):
         return ()
     without_place = _IN_PLACE.sub("", state.query)
+
+    def says_all(tool: Tool) -> bool:
+        takes_place = any(map(_takes_any_text, tool.args.get("properties", {}).values()))
+        return says_no_more(without_place if takes_place else state.query, tool)
+
     alone = [
         tool
         for tool in tools
         if tool.run.effect == "read"
         and not tool.args.get("required")
         and not tool.args.get("requires_one_of")
-        and says_no_more(
-            without_place
-            if any(map(_takes_any_text, tool.args.get("properties", {}).values()))
-            else state.query,
-            tool,
-        )
+        and says_all(tool)
     ]
     return tuple(alone) if len(alone) == 1 else ()
 

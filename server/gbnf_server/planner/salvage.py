@@ -83,7 +83,7 @@ _DONE = {
         "Request: {query}\n\nThis was done, with these results:\n{found}\n\n"
         "Tell the person the result in one or two sentences, in the language of the request."
     ),
-    "it": ("Richiesta: {query}\n\nRisultati:\n{found}\n\nDi' alla persona il risultato, in una o due frasi."),
+    "it": "Richiesta: {query}\n\nRisultati:\n{found}\n\nDi' alla persona il risultato, in una o due frasi.",
 }
 DONE = {"en": "Done: ", "it": "Fatto: "}
 """What a second answer begins with, to a request for a change that the first one only repeats."""

@@ -364,9 +364,8 @@ def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(
     _, *asked = (effect.request for effect in driven.of(CallModel) if effect.purpose == "call")
     assert len(asked) == 1 + len(again)
     assert len(asked[0].messages) == 2
-    assert len(asked[-1].messages) == 2 + 4 * len(
-        again
-    )  # greedily, an equal prompt would have an equal answer
+    # an equal prompt would have an equal answer
+    assert len(asked[-1].messages) == 2 + 4 * len(again)
     for request in asked:
         system, user, *_ = request.messages
         assert (user["content"].split("\n\n")[0], request.tools) == (LIGHTS, ())
@@ -385,7 +384,7 @@ def test_a_call_of_no_tool_is_followed_by_a_question_without_tools_and_refusals(
         ("che ore sono a Tokyo?", True),
         ("what time is it in New York", True),
         ("what is the time complexity of quicksort?", False),
-        ("what is the time in Python?", True),  # the tool says that there is no such place
+        ("what is the time in Python?", True),  # the tool returns an error
         ("what is the complexity in Python?", False),
         ("what time is it on Mars?", False),
         ("read a file", False),

@@ -397,10 +397,8 @@ def test_an_italian_question_that_is_copied_is_asked_in_english() -> None:
     [
         ("tell ann@example.com I'm late", "I'm late"),  # dictated
         ("send a mail to ann@example.com about dinner", None),  # worded by the model
-        (
-            "mail ann@example.com: the tool that fits best is a saw",
-            "the tool that fits best",
-        ),  # its own words
+        # words of the request
+        ("mail ann@example.com: the tool that fits best is a saw", "the tool that fits best"),
     ],
 )
 def test_what_the_prompt_adds_to_a_request_is_never_sent(request_: str, sent: str | None) -> None:
