@@ -6,7 +6,7 @@ Each configuration adds one thing to the previous one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -95,7 +95,7 @@ class Configuration:
     for the call format "json". `free_text`: how the template's own calls are read in a text that nothing
     constrains, "" for constrained ones. `requires_call`: whether the leaderboard's questions with calls allow
     no answer before the first. `peer`: the `tool_choice` with which another server is asked, instead of a
-    model with these options.
+    model with these options. `without`: the rules of `Guidance` that do not lead the model.
     """
 
     name: str
@@ -106,11 +106,14 @@ class Configuration:
     free_text: Literal["", "template", "any"] = ""
     requires_call: bool = True
     peer: str = ""
+    without: tuple[str, ...] = ()
 
     def resolve(self, options: PlannerOptions, backend: Backend) -> ResolvedOptions:
         """Return the options of a run, to which `settings` were added."""
         kind = _FREE_TEXT.get(self.free_text) or (ResolvedOptions if self.union else MixedOptions)
-        return kind.resolve(options, backend, constrained=self.constrained)
+        resolved = kind.resolve(options, backend, constrained=self.constrained)
+        guidance = replace(resolved.guidance, **dict.fromkeys(self.without, False))
+        return replace(resolved, guidance=guidance)
 
 
 _TEXT = "no grammar; calls parsed in any common syntax, and repaired"

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from gbnf import compile_pool, load_manifests
 from gbnf_server.executors import run_executor
-from gbnf_server.planner.call_checks import fill_references
+from gbnf_server.planner.step_references import fill_references
 from gbnf_server.system.errors import ExecutorError
 from gbnf_server.system.folders import describe_frame_manifest, manifests_path
 from support.executors import bundled_tools, module, world

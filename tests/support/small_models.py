@@ -11,13 +11,14 @@ from gbnf.errors import GbnfError
 from gbnf.tool_formats import detect
 from gbnf_server.backends.base import Completion
 from gbnf_server.llama.token_values import TokenLogprob
+from gbnf_server.planner.guidance import GUIDED, UNGUIDED
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.tool_templates import JSON_IN_TAGS
 
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
-SMALL: dict[str, Any] = {"call_format": "native", "tool_format": FORMAT, "is_small": True}
-LARGE: dict[str, Any] = {**SMALL, "is_small": False}
+SMALL: dict[str, Any] = {"call_format": "native", "tool_format": FORMAT, "guidance": GUIDED}
+LARGE: dict[str, Any] = {**SMALL, "guidance": UNGUIDED}
 
 
 def written(call: Any) -> str:

@@ -27,8 +27,8 @@ from gbnf_server.cli.model_options import OutputOptions
 from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write, write_stdout
 from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.progress import asked_for, only_asks
 from gbnf_server.planner.repeats import canonical
+from gbnf_server.planner.requested_tools import asked_for, only_asks
 from gbnf_server.planner.run_state import RunState
 
 SHOWN_ENTRIES = 3

@@ -16,7 +16,7 @@ from gbnf.tool_formats.deltas import call_deltas
 from gbnf.tools.coverage import argument_values
 from gbnf.tools.ranking import common_words
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
-from gbnf_server.planner.call_checks import proposed_tool
+from gbnf_server.planner.answer_checks import proposed_tool
 
 AskAgain: TypeAlias = Callable[[Asked, Sequence[ReadCall]], Awaitable[Answered | None]]
 """Asks for an answer that has to call the tools of these calls; None if no grammar makes it valid."""

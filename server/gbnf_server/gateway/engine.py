@@ -43,7 +43,7 @@ from gbnf_server.gateway.corrections import AskAgain, again, answer_corrected, d
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.gateway.progress import Turn
 from gbnf_server.llama.token_values import Truncation
-from gbnf_server.planner.call_checks import proposed_calls, proposes_call
+from gbnf_server.planner.answer_checks import proposed_calls, proposes_call
 from gbnf_server.system import errors
 from gbnf_server.web.errors import HttpError
 

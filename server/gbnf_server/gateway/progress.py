@@ -23,18 +23,13 @@ from gbnf_server.backends.base import Completion, Request
 from gbnf_server.gateway.chat import ChatRequest, is_error
 from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
+from gbnf_server.planner.guidance import GUIDED
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
 from gbnf_server.planner.run_state import OrderedTools, RunState
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""
-
-
-class _SmallOptions(ResolvedOptions):
-    """The options of a small model's run, however it writes calls."""
-
-    is_small_native = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ class Turn:
 def _state(messages: Sequence[Message], tools: tuple[Tool, ...]) -> RunState:
     """Return the state after the last request of a conversation and the results of its calls."""
     last = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=0)
-    options, by_name = _SmallOptions(is_small=True), {tool.name: tool for tool in tools}
+    options, by_name = ResolvedOptions(guidance=GUIDED), {tool.name: tool for tool in tools}
     state = RunState(messages[last]["content"], "", datetime.now(UTC), options, OrderedTools(tools))
     state.calls.most_reads = 1
     calls: dict[str, Mapping[str, Any]] = {}

@@ -5,6 +5,7 @@ Public besides the names below:
 options         the options of a planner
 events          what a run reports
 loop, drivers   a run as a generator without I/O, and its environment, blocking and in asyncio
+guidance        the rules that lead small models
 tool_offer      the tools offered in a step, and their grammar
 repeats         calls that are not made again
 salvage         an answer from the results of a run that has none

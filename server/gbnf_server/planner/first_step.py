@@ -10,7 +10,7 @@ from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import file_readers, file_tools, has_content_of, names_file
 from gbnf.tools.request_values import names_kind_of_file
 from gbnf.tools.requested_texts import appends, sources
-from gbnf_server.planner.progress import answers_alone, asked_for, takes_found
+from gbnf_server.planner.requested_tools import answers_alone, asked_for, takes_found
 from gbnf_server.planner.run_state import RunState
 
 Choices: TypeAlias = tuple[tuple[Tool, ...], bool]
@@ -19,7 +19,7 @@ Choices: TypeAlias = tuple[tuple[Tool, ...], bool]
 
 def first_choices(ready: tuple[Tool, ...], state: RunState) -> Choices | None:
     """Return those of the tools `ready` that a small model may call first; None if no rule applies."""
-    rules = _RULES if state.options.is_small_native else (_calls_alone,)
+    rules = _RULES if state.options.guidance.finds_first else (_calls_alone,)
     return next((choices for rule in rules if (choices := rule(ready, state))), None)
 
 

@@ -39,17 +39,17 @@ from gbnf.tools.tool import offered_args
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner import salvage
-from gbnf_server.planner.call_checks import (
-    AcceptedCall,
-    CallRefusedError,
-    OfferedTools,
-    check_call,
-    check_completion,
+from gbnf_server.planner.answer_checks import (
     proposed_calls,
     proposed_tool,
     proposes_call,
-    result_entries,
     words,
+)
+from gbnf_server.planner.call_checks import (
+    AcceptedCall,
+    CallRefusedError,
+    check_call,
+    check_completion,
 )
 from gbnf_server.planner.events import (
     AskApproval,
@@ -70,18 +70,13 @@ from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Pa
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import answer_of, named, order_tools
-from gbnf_server.planner.progress import (
-    fits_alone,
-    has_nothing_new,
-    invented_past,
-    is_harmless,
-    narrowed,
-    nearest,
-    unused,
-)
+from gbnf_server.planner.progress import has_nothing_new, unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
+from gbnf_server.planner.requested_arguments import invented_past, narrowed
+from gbnf_server.planner.requested_tools import fits_alone, is_harmless, nearest
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import find_tools, offer_tools, select
+from gbnf_server.planner.step_references import result_entries
+from gbnf_server.planner.tool_offer import OfferedTools, find_tools, offer_tools, select
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ExecutorError,
@@ -122,8 +117,8 @@ def plan(
         options = replace(options, language=request_language((*texts, query)[0], tools))
     state = RunState(query, turn, clock(), options, images=images, history=[*history], earlier_texts=texts)
     state.calls.repeats_all = options.repeat_calls
-    state.calls.most_reads = 1 if options.is_small_native else MAX_READS
-    if options.is_small_native and options.filter:
+    state.calls.most_reads = 1 if options.guidance.follows_request else MAX_READS
+    if options.guidance.declares_needed and options.filter:
         state.takes_entries = {
             tool.name: target for tool in tools for target in tool.step_references.values() if target
         }
@@ -210,7 +205,7 @@ class _Loop(ModelCalls):
             state.number += 1
             yield from self.emit(StepStarted(self.clock(), state.number, (FINAL_ANSWER.name,), (), 0.0))
             return (yield from self._answer_done())
-        if options.is_small_native and len(without_result) >= _MOST_WITHOUT_RESULT:
+        if options.guidance.follows_request and len(without_result) >= _MOST_WITHOUT_RESULT:
             error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
             return state.finish("blocked", self.clock(), error=error)
         state.number += 1
@@ -251,7 +246,7 @@ class _Loop(ModelCalls):
             accepted = check_completion(completion, offer, state)
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
-            may_be_done = is_answer and options.is_small_native and state.succeeded
+            may_be_done = is_answer and options.guidance.follows_request and state.succeeded
             if may_be_done and (state.blocked_in_a_row or not unused(state)):
                 return (yield from self._answer_done())
             return (yield from self._block(step, refused, offer))
@@ -266,7 +261,8 @@ class _Loop(ModelCalls):
         parsed, call = accepted.parsed, accepted.parsed.call
         if call["name"] == FINAL_ANSWER.name:
             answer = call["arguments"]["message"]
-            if options.is_small_native and state.succeeded and proposes_call(answer, state.order.tools):
+            corrects = options.guidance.corrects_answers
+            if corrects and state.succeeded and proposes_call(answer, state.order.tools):
                 tools_left = unused(state)
                 if not tools_left or state.blocked_in_a_row:
                     return (yield from self._answer_done())
@@ -286,7 +282,7 @@ class _Loop(ModelCalls):
         step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
         if call["name"] == FINAL_ANSWER.name:
             state.steps.append(step)
-            if options.is_small:
+            if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
         yield from self._execute(accepted, step, offer, unsure)
@@ -298,7 +294,8 @@ class _Loop(ModelCalls):
     def _ask_in_text(self, error: RequestNotSupportedError) -> Part[None]:
         """Go on with a run whose server refuses tools: the prompt describes them instead."""
         state = self.state
-        state.options = replace(state.options, call_format="text")
+        guidance = state.options.guidance.in_prompt()
+        state.options = replace(state.options, call_format="text", guidance=guidance)
         yield from self.warn(f"{error}. The prompt describes the tools instead (call format text)")
         state.number -= 1
         state.in_system_message = state.described = ()
@@ -375,7 +372,7 @@ class _Loop(ModelCalls):
         state = self.state
         state.blocked_in_a_row += 1
         if refused.refusal == "repeated" and refused.call is not None:
-            is_done = self.options.is_small_native and state.calls.is_done(refused.call)
+            is_done = self.options.guidance.follows_request and state.calls.is_done(refused.call)
             repetitions = [earlier.text for earlier in state.steps if earlier.refusal == "repeated"]
             state.only_repeats = is_done and step.text in repetitions and self._may_answer()
             state.answers_next = is_done or has_nothing_new(refused.call, state)

@@ -32,7 +32,6 @@ from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
 from gbnf_server.backends.reasoning import reasoning_grammar, reasoning_message
 from gbnf_server.planner import salvage
-from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.compaction import compacted, next_compaction
 from gbnf_server.planner.events import (
     CallModel,
@@ -49,9 +48,9 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, preference, read_choice
-from gbnf_server.planner.progress import choice_scores, said_choice
+from gbnf_server.planner.requested_tools import choice_scores, said_choice
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import declared_tools, select, system_message
+from gbnf_server.planner.tool_offer import OfferedTools, declared_tools, select, system_message
 from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError, MalformedTextError
 
 Clock: TypeAlias = Callable[[], datetime]

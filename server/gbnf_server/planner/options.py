@@ -17,6 +17,7 @@ from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect, ModelInfo
+from gbnf_server.planner.guidance import GUIDED, UNGUIDED, Guidance
 from gbnf_server.system.errors import RequestNotSupportedError
 
 CallFormat: TypeAlias = Literal["native", "server", "json", "text", "lines"]
@@ -161,13 +162,13 @@ class ResolvedOptions(PlannerOptions):
     """The options of a run: those of the planner, and the properties of its backend.
 
     `constrained`: whether there is a grammar for the call format "json". `margin`: that of the pool filter.
-    `is_small`: whether the model is told which tool fits best by far.
+    `guidance`: what helps the model, if it is small.
     """
 
     call_format: CallFormat = "json"
     max_tools: int | None = MAX_TOOLS
     margin: float = 0.0
-    is_small: bool = False
+    guidance: Guidance = UNGUIDED
     dialect: Dialect = "gbnf"
     model: ModelInfo = field(default_factory=ModelInfo)
     backend: str = ""
@@ -175,14 +176,9 @@ class ResolvedOptions(PlannerOptions):
     constrained: bool = True
 
     @property
-    def is_small_native(self) -> bool:
-        """Whether a small model calls tools in the format of its chat template."""
-        return self.is_small and self.protocol.declares_tools
-
-    @property
     def asks_first(self) -> bool:
         """Whether a model is asked what it means to do, before its first call; reasoning would come first."""
-        return self.is_small_native and self.model.gives_logprobs and self.reasoning == "off"
+        return self.guidance.chooses_first and self.model.gives_logprobs and self.reasoning == "off"
 
     @cached_property
     def protocol(self) -> CallProtocol:
@@ -232,6 +228,7 @@ class ResolvedOptions(PlannerOptions):
         is_small = info.is_small(native=call_format == "native") and options.hints
         has_evidence = info.uses_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
+        declares_tools = call_format in {"native", "server"}
         # among all tools, before they are declared
         is_asked = info.gives_logprobs and options.reasoning == "off" and backend.dialect == "gbnf"
         chooses = call_format == "native" and is_asked
@@ -244,7 +241,7 @@ class ResolvedOptions(PlannerOptions):
                 "evidence": options.evidence if has_evidence else "none",
             },
             margin=SMALL_MODEL_MARGIN if is_small and is_auto and call_format != "native" else 0.0,
-            is_small=is_small,
+            guidance=(GUIDED if declares_tools else GUIDED.in_prompt()) if is_small else UNGUIDED,
             dialect=backend.dialect,
             model=info,
             backend=backend.name,

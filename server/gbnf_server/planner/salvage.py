@@ -26,7 +26,12 @@ from gbnf.tools.request_values import LONGEST_REQUEST, PATH
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.planner.call_checks import FENCED, is_blank, is_fragment, words
+from gbnf_server.planner.answer_checks import (
+    FENCED,
+    is_blank,
+    is_fragment,
+    words,
+)
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 from gbnf_server.system.event_loop import run_in_thread
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, partial
 from itertools import islice
@@ -37,22 +37,14 @@ from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, sc
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.ranking import file_readers, fits_none, has_content_of, names_file
 from gbnf.tools.tool import excluding, offered_args
-from gbnf_server.planner.call_checks import OfferedTools
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.first_step import first_choices
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY
-from gbnf_server.planner.progress import (
-    asked_for,
-    dates_to_tell,
-    lists_more,
-    meant,
-    nearest,
-    next_tools,
-    seems_done,
-    takes_found,
-)
+from gbnf_server.planner.progress import lists_more, next_tools, seems_done
 from gbnf_server.planner.repeats import canonical
+from gbnf_server.planner.requested_arguments import dates_to_tell
+from gbnf_server.planner.requested_tools import asked_for, meant, nearest, takes_found
 from gbnf_server.planner.run_state import RunState
 
 FOUND_AT_ONCE = 4
@@ -63,6 +55,37 @@ _WHOLLY_DESCRIBED = 3
 
 _MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
 """Entries of results, the latest first, and characters of each, that an argument may copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools offered in a step, and their grammar.
+
+    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
+    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
+    of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
+    to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
+    `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
+    JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
+    request seems left.
+    """
+
+    in_system_message: tuple[Tool, ...]
+    described: tuple[Tool, ...]
+    callable: tuple[Tool, ...]
+    waiting: Mapping[str, tuple[str, ...]]
+    refers_to: tuple[int, ...]
+    grammar: AnswerFormat | None
+    left_out: frozenset[str] = frozenset()
+    excluded: tuple[str, ...] = ()
+    evidence: Evidence | None = None
+    only_answers: bool = False
+
+    @property
+    def own(self) -> tuple[Tool, ...]:
+        """The callable tools of the pool."""
+        built_in = {FINAL_ANSWER.name, ASK_USER.name, FIND_TOOLS.name}
+        return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
 def select(state: RunState, *, is_done: bool = False) -> Selection:
@@ -115,11 +138,12 @@ def offer_tools(state: RunState) -> OfferedTools:
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
     options, is_done = state.options, seems_done(state)
+    guidance = options.guidance
     selection = select(state, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
-    is_searched = bool(selection.outranked) and not options.is_small_native
+    is_searched = bool(selection.outranked) and not guidance.declares_needed
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
-    is_narrowed = options.is_small_native and options.filter
+    is_narrowed = guidance.declares_needed and options.filter
     pool = _to_declare(selection.kept, state) if is_narrowed else selection.kept
     tools = (*_compilable(pool, state), *searching)
     _describe_tools(tools, state)
@@ -139,12 +163,12 @@ def offer_tools(state: RunState) -> OfferedTools:
     if state.preference and not state.steps:
         near = with_prerequisites(nearest(tools, state), tools)
         ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
-    only_answers = options.is_small_native and answers and not ready and bool(state.done_calls)
+    only_answers = guidance.follows_request and answers and not ready and bool(state.done_calls)
     state.answers_next, state.calls_next = False, frozenset()
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state)
-    is_held = options.is_small and bool(ready) and not answers
+    is_held = guidance.holds_to_values_left and bool(ready) and not answers
     limited, repetitions = _limited(ready, excluded, state, is_held=is_held)
     ready, limited = (
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
@@ -156,7 +180,7 @@ def offer_tools(state: RunState) -> OfferedTools:
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
     if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        only_text = options.is_small_native and possible == ending
+        only_text = guidance.follows_request and possible == ending
         grammar = (
             options.protocol.prose()
             if only_text
@@ -207,16 +231,17 @@ def _next_choices(
     ready: tuple[Tool, ...], state: RunState, *, answers: bool, is_done: bool
 ) -> tuple[tuple[Tool, ...], bool]:
     """Return those of the tools `ready` that a model may call next, and whether it may answer."""
-    options = state.options
-    if options.is_small and options.filter:
+    options, guidance = state.options, state.options.guidance
+    if guidance.changes_only_what_is_asked and options.filter:
         ready = meant(ready, state)
-    if not options.is_small or not answers:
-        return ready, answers
-    if not state.steps and (choices := first_choices(ready, state)):
+    if not answers:
+        return ready, False
+    if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):
         return choices
-    if options.is_small_native:
+    if guidance.follows_request:
         return next_tools(ready, state, is_done=is_done)
-    return ready, options.evidence == "none" or not lists_more(ready, state)
+    is_held = guidance.holds_to_values_left and options.evidence != "none"
+    return ready, not (is_held and lists_more(ready, state))
 
 
 def _limited(
@@ -238,7 +263,7 @@ def _limited(
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     unaddressed = limited
     uncompilable = partial(left_out, steps=tuple(sorted(state.entries)), max_depth=options.max_depth)
-    if options.is_small:
+    if options.guidance.changes_only_what_is_asked:
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written) for tool in limited)
     if options.spans and options.dialect == "gbnf":
@@ -269,7 +294,8 @@ def _evidence(tools: tuple[Tool, ...], state: RunState, *, ends: bool) -> Eviden
     """Return what the request says of the next call."""
     avoids_search = FIND_TOOLS in tools and (ends or (state.options.margin > 0 and not state.steps))
     own = [tool for tool in tools if tool not in (FIND_TOOLS, ASK_USER, FINAL_ANSWER)]
-    if state.options.is_small and FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps:
+    may_fit_none = FINAL_ANSWER in tools and FIND_TOOLS not in tools and not state.steps
+    if state.options.guidance.suggests_best and may_fit_none:
         ends = fits_none(state.request, own)
     copied = _latest_entries(state)
     evidence = gather_evidence(
@@ -317,8 +343,8 @@ def declared_tools(offer: OfferedTools, options: ResolvedOptions) -> tuple[dict[
         declare_tool(
             tool,
             language=options.language,
-            guiding=options.is_small,
-            described=not options.is_small or rank < _WHOLLY_DESCRIBED,
+            guiding=options.guidance.declares_needed,
+            described=not options.guidance.declares_needed or rank < _WHOLLY_DESCRIBED,
             patterns=not (options.constrained and options.protocol.is_constrained),
         )
         for rank, tool in enumerate(offer.described)
@@ -334,7 +360,7 @@ def system_message(offer: OfferedTools, options: ResolvedOptions, today: date) -
         content = native_system_prompt(
             options.language,
             today=today,
-            brief=options.is_small,
+            brief=options.guidance.declares_needed,
             has_tools=bool(offer.described),
             has_references=any(tool.step_references for tool in offer.described),
         )
@@ -366,7 +392,7 @@ def grammar_of_step(
     names = [name for name in started.tools if name not in built_in]
     if not started.tools or not options.protocol.is_constrained or not all(name in by_name for name in names):
         return None
-    if options.is_small_native and started.tools == (FINAL_ANSWER.name,):
+    if options.guidance.follows_request and started.tools == (FINAL_ANSWER.name,):
         return options.protocol.prose()
     excluded: dict[str, list[dict[str, Any]]] = {}
     for call in map(json.loads, started.excluded):
@@ -421,7 +447,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
             _append(state, suggest_tool(best.name, language=state.options.language))
         today = state.started_at.date()
         near = nearest(tools, state) if state.preference else ()
-        if state.options.is_small and (dates := dates_to_tell(tools, state.query, today, near)):
+        if state.options.guidance.tells_dates and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return
     more = tuple(tool for tool in tools if tool not in state.described)
@@ -438,7 +464,7 @@ def _clearly_best(tools: tuple[Tool, ...], query: str, options: ResolvedOptions)
     A model that chooses among tools at random half of the time follows the name in a message nearly always.
     """
     choices = dict.fromkeys(tool for tool in tools if tool != FIND_TOOLS)
-    if not options.filter or not options.is_small or len(choices) < 2:
+    if not options.filter or not options.guidance.suggests_best or len(choices) < 2:
         return None
     try:
         scores = scored(tuple(choices), query, options.ranker)

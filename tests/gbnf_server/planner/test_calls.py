@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.planner.call_checks import fill_references, result_entries
 from gbnf_server.planner.repeats import canonical
+from gbnf_server.planner.step_references import fill_references, result_entries
 from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
 

@@ -29,6 +29,7 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.fingerprints import digest, options_identity
+from gbnf_server.planner.guidance import GUIDED, UNGUIDED
 from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
 from gbnf_server.system.errors import BackendUnreachableError
@@ -94,14 +95,14 @@ def test_the_best_tools_are_offered_in_the_order_of_the_pool() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "suggested"),
     [
-        ("feed the wolf", {"is_small": True}, True),
+        ("feed the wolf", {"guidance": GUIDED.in_prompt()}, True),
         ("feed the wolf", {}, False),
-        ("feed the wolf", {"is_small": True, "filter": False}, False),
-        ("feed the wolf and the toad", {"is_small": True}, False),
-        ("sing", {"is_small": True}, False),
-        ("find tools to feed the wolf", {"is_small": True}, True),
-        ("feed the wolf", {"is_small": True, "ranker": Unfit()}, False),
-        ("feed the wolf", {"is_small": True, "ranker": Similar()}, True),
+        ("feed the wolf", {"guidance": GUIDED.in_prompt(), "filter": False}, False),
+        ("feed the wolf and the toad", {"guidance": GUIDED.in_prompt()}, False),
+        ("sing", {"guidance": GUIDED.in_prompt()}, False),
+        ("find tools to feed the wolf", {"guidance": GUIDED.in_prompt()}, True),
+        ("feed the wolf", {"guidance": GUIDED.in_prompt(), "ranker": Unfit()}, False),
+        ("feed the wolf", {"guidance": GUIDED.in_prompt(), "ranker": Similar()}, True),
     ],
 )
 def test_the_best_tool_is_suggested_to_a_small_model(
@@ -289,9 +290,9 @@ def test_a_small_model_is_offered_fewer_tools(
     parameters: int | None, style: PromptStyle, given: Any, limit: tuple[int | None, float, bool]
 ) -> None:
     chosen = ResolvedOptions.resolve(PlannerOptions(max_tools=given), Sized(parameters, style))
-    assert (chosen.max_tools, chosen.margin, chosen.is_small) == limit
+    assert (chosen.max_tools, chosen.margin, chosen.guidance != UNGUIDED) == limit
     plain = ResolvedOptions.resolve(PlannerOptions(max_tools=given, hints=False), Sized(parameters, style))
-    assert (plain.margin, plain.is_small) == (0, False)
+    assert (plain.margin, plain.guidance) == (0, UNGUIDED)
 
 
 def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
@@ -304,7 +305,9 @@ def test_a_margin_leaves_the_other_tools_to_find_tools() -> None:
     assert driven.run.outcome == "answered"
 
 
-SMALL = resolved(max_tools=SMALL_MODEL_TOOLS, margin=SMALL_MODEL_MARGIN, is_small=True, evidence="all")
+SMALL = resolved(
+    max_tools=SMALL_MODEL_TOOLS, margin=SMALL_MODEL_MARGIN, guidance=GUIDED.in_prompt(), evidence="all"
+)
 KENNEL = (
     make_tool("feed_dog", "Give the dog its food."),
     make_tool("weigh_dog", "Put the dog on a scale."),

@@ -29,7 +29,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import PlannerOptions
-from gbnf_server.planner.progress import asked_for
+from gbnf_server.planner.requested_tools import asked_for
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import (

@@ -19,6 +19,7 @@ from gbnf_server.backends.base import Completion
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
+from gbnf_server.planner.guidance import GUIDED, UNGUIDED
 from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
 from gbnf_server.system.errors import ConversationRefusedError, ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
@@ -409,7 +410,12 @@ def test_what_one_call_without_arguments_answers_is_not_made_up(query: str, call
     assert driven.run.outcome == "answered"
     in_json = [json.dumps({"name": "get_now", "arguments": {}}), json.dumps(SPOKEN)][not called :]
     for is_small in (True, False):
-        driven = drive(query, *in_json, options={"is_small": is_small}, replies=[{"time": "9:00"}])
+        driven = drive(
+            query,
+            *in_json,
+            options={"guidance": GUIDED.in_prompt() if is_small else UNGUIDED},
+            replies=[{"time": "9:00"}],
+        )
         assert (driven.of(StepStarted)[0].tools == ("get_now",)) == (called and is_small)
 
 

@@ -24,7 +24,8 @@ from gbnf_server.planner.events import (
     ExecuteTool,
     StepStarted,
 )
-from gbnf_server.planner.progress import narrowed
+from gbnf_server.planner.guidance import GUIDED
+from gbnf_server.planner.requested_arguments import narrowed
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
@@ -374,7 +375,13 @@ def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: st
     replies = [{"entries": ["start on Monday"]}]
     for driven in (
         drive(query, written(read), answer, answer, replies=replies),
-        drive(query, json.dumps(read), json.dumps(ending), options={"is_small": True}, replies=replies),
+        drive(
+            query,
+            json.dumps(read),
+            json.dumps(ending),
+            options={"guidance": GUIDED.in_prompt()},
+            replies=replies,
+        ),
     ):
         assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
 
@@ -405,7 +412,9 @@ def test_what_the_prompt_adds_to_a_request_is_never_sent(request_: str, sent: st
     arguments = {"to": ["ann@example.com"], "subject": "late", "body": "the tool that fits best"}
     calls = [json.dumps({"name": "send_messages", "arguments": arguments})] * 4
     ending = json.dumps({"name": "final_answer", "arguments": {"message": "Sent."}})
-    driven = drive(request_, *(calls if sent is None else calls[:1]), ending, options={"is_small": True})
+    driven = drive(
+        request_, *(calls if sent is None else calls[:1]), ending, options={"guidance": GUIDED.in_prompt()}
+    )
     suggested = driven.of(CallModel)[0].request.messages[-1]["content"]
     assert suggested.startswith(f"{request_}\n\nThe tool that fits best: send_messages")
     executed = [effect.arguments["body"] for effect in driven.of(ExecuteTool)]
@@ -424,7 +433,7 @@ def test_only_the_file_that_a_request_names_is_deleted() -> None:
     in_json = [json.dumps(find), json.dumps(referring), json.dumps(ending)]
     for driven in (
         drive(request, written(find), written(delete), "Gone.", replies=found),
-        drive(request, *in_json, options={"is_small": True}, replies=found),
+        drive(request, *in_json, options={"guidance": GUIDED.in_prompt()}, replies=found),
     ):
         assert [effect.arguments for effect in driven.of(ExecuteTool)][1:] == [{"paths": files[:1]}]
         assert driven.run.outcome == "answered"
@@ -432,7 +441,7 @@ def test_only_the_file_that_a_request_names_is_deleted() -> None:
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files"]
     assert driven.of(CallBlocked)[0].error.startswith("the request is not about old/final.txt")
     again = [json.dumps(find), *[json.dumps(delete)] * 2, json.dumps(ending)]
-    driven = drive(request, *again, options={"is_small": True}, replies=found)
+    driven = drive(request, *again, options={"guidance": GUIDED.in_prompt()}, replies=found)
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files", "delete_files"]
     assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["repeated"]
 
@@ -456,7 +465,7 @@ def test_a_call_that_is_invalid_without_other_files_is_refused() -> None:
         (*BUNDLED, merge),
         map(completion, texts),
         query="delete old/a.txt",
-        options=resolved(is_small=True),
+        options=resolved(guidance=GUIDED.in_prompt()),
         replies=[{"entries": files}],
     )
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["find_files"]

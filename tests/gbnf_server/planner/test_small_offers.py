@@ -22,7 +22,7 @@ from gbnf_server.planner.events import (
     ModelCalled,
     StepStarted,
 )
-from gbnf_server.planner.progress import narrowed
+from gbnf_server.planner.requested_arguments import narrowed
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.small_models import FORMAT, LARGE, SMALL, drive, odds, written

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf_server.planner.events import CallBlocked, CallModel
+from gbnf_server.planner.guidance import GUIDED
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import BY_NAME, Driven, call
 from support.effort import scaled
@@ -22,7 +23,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "small": SMALL,
     "large": LARGE,
     "json": {"call_format": "json"},
-    "small json": {"call_format": "json", "is_small": True},
+    "small json": {"call_format": "json", "guidance": GUIDED.in_prompt()},
     "text": {"call_format": "text"},
     "lines": {"call_format": "lines"},
 }

@@ -1,0 +1,104 @@
+"""What of a small model's call is written as its request says: texts, files, paths and choices."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from gbnf.calls import FinalAnswer, parse_tool_calls
+from gbnf.calls.validation import validate_call
+from gbnf.prompts.messages import suggest_tool
+from gbnf.protocols.call_protocols import CallsInText
+from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
+from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.evidence import with_stated_choices
+from gbnf.tools.ranking import file_tools
+from gbnf.tools.requested_texts import (
+    as_requested,
+    unnamed_files,
+    with_content,
+    with_folders,
+    with_known_paths,
+    with_message,
+)
+from gbnf_server.planner.requested_tools import asked_for, writes_files
+from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.step_references import fill_references
+from gbnf_server.planner.tool_offer import OfferedTools
+
+
+def with_proposed_call(parsed: ParsedCall, offer: OfferedTools) -> ParsedCall:
+    """Return the call that an answer proposes between prose, if it is possible now; otherwise the answer."""
+    if parsed.call["name"] == FINAL_ANSWER.name:
+        message = parsed.call["arguments"]["message"]
+        with suppress(UnreadableCallError):
+            if isinstance(parse_tool_calls(message, offer.own), FinalAnswer):
+                return parsed
+            proposed = CallsInText().read(message, offer.own, steps=offer.refers_to)
+            if proposed.call["name"] != FINAL_ANSWER.name:
+                return replace(proposed, reasoning=parsed.reasoning, preface="")
+    return parsed
+
+
+def corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> ParsedCall:
+    """Return a valid call of a small model with texts as its request and its results spell them."""
+    call, guidance = parsed.call, state.options.guidance
+    if call["name"] == FINAL_ANSWER.name or not (guidance.spells_as_requested or guidance.sends_dictated):
+        return parsed
+    arguments = call["arguments"]
+    results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
+    if guidance.spells_as_requested:
+        arguments = as_requested(arguments, state.request, results_text)
+    called = next(tool for tool in offer.callable if tool.name == call["name"])
+    is_first = not state.earlier_texts and not any(step.result for step in state.steps)
+    if guidance.sends_dictated and is_first and called.run.effect == "write":
+        suggestion = suggest_tool("", language=state.options.language)
+        arguments = with_message(arguments, state.query, suggestion)
+    if guidance.spells_as_requested:
+        arguments = _completed(arguments, called, offer, state, results_text)
+    requested = call | {"arguments": arguments}
+    if requested == call or not validate_call(requested, offer.callable, steps=offer.refers_to).ok:
+        return parsed
+    repairs = (*parsed.repairs, "texts: written as the request and the results spell them")
+    return replace(parsed, call=requested, repairs=repairs)
+
+
+def _completed(
+    arguments: dict[str, Any], called: Tool, offer: OfferedTools, state: RunState, results_text: str
+) -> dict[str, Any]:
+    """Return the arguments of a call with what the request and the results say of files and choices."""
+    results = [step.result for step in state.steps if step.result is not None]
+    if results and isinstance(entries := results[-1].get("entries"), list):
+        arguments = with_content(arguments, state.request, entries)
+    if offer.evidence is not None:
+        arguments = with_stated_choices(arguments, called, offer.evidence)
+    if called.run.effect == "read":
+        arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
+    elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
+        arguments = with_folders(arguments)  # the file is still to be written
+    return arguments
+
+
+def only_named(
+    call: dict[str, Any], tool: Tool, offer: OfferedTools, state: RunState
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a call without the files that were found and not meant, or it and these if it needs them."""
+    entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
+    with suppress(ValueError):  # references that do not fit are refused later
+        arguments = fill_references(tool, call["arguments"], state.entries)
+        if unnamed := unnamed_files(arguments, state.request, entries):
+            args = {
+                name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
+                for name, value in arguments.items()
+            }
+            limited = call | {"arguments": args}
+            if [] in args.values() or not validate_call(limited, offer.callable, steps=offer.refers_to).ok:
+                return call, tuple(sorted(unnamed))
+            return limited, ()
+    return call, ()
+
+
+def _only_makes_folders(tool: Tool) -> bool:
+    return bool(file_tools([tool], "folder")) and not file_tools([tool])
