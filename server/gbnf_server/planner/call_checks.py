@@ -163,7 +163,7 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
         yield "the text is an apology; write what the request says"
     if is_only_source(arguments, state.query):
         yield "this would change a file that is only to be read; read it first"
-    if tool.name not in state.takes_entries and writes_files(tool) and not _EDITS.search(state.request):
+    if tool.name not in state.lead.takes_entries and writes_files(tool) and not _EDITS.search(state.request):
         request = state.request.casefold()
         found_paths = entries & argument_values(without_contents(arguments))
         for path in sorted(found_paths):  # it may be what was only to be read

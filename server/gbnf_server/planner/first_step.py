@@ -46,7 +46,7 @@ def _finds_what_it_changes(ready: tuple[Tool, ...], state: RunState) -> Choices 
     readers, changing = file_readers(ready), takes_found(ready, state)
     if not readers or changing is None:
         return None
-    state.entries_for = changing.name
+    state.lead.entries_for = changing.name
     return best_first(readers, "find files by pattern")[:1], False
 
 
@@ -59,7 +59,7 @@ def _finds_before_it_reads(ready: tuple[Tool, ...], state: RunState) -> Choices 
     reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
     if reader is finder:
         return ready, True
-    chosen = max(state.preference, key=state.preference.__getitem__, default="")
+    chosen = max(state.lead.preference, key=state.lead.preference.__getitem__, default="")
     return tuple(tool for tool in ready if tool is not reader), all(tool.name != chosen for tool in readers)
 
 
@@ -69,7 +69,7 @@ def _reads_a_named_file(ready: tuple[Tool, ...], state: RunState) -> Choices | N
     if not readers or not names_file(state.query):
         return None
     ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
-    if state.preference:  # of what changes something, what is for files, or asked for
+    if state.lead.preference:  # of what changes something, what is for files, or asked for
         for_files = {*file_tools(ready), *asked_for(ready, state)}
         ready = tuple(tool for tool in ready if tool in for_files)
     return ready, False

@@ -36,6 +36,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites
 from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
+from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner import salvage
@@ -119,7 +120,7 @@ def plan(
     state.calls.repeats_all = options.repeat_calls
     state.calls.most_reads = 1 if options.guidance.follows_request else MAX_READS
     if options.guidance.declares_needed and options.filter:
-        state.takes_entries = {
+        state.lead.takes_entries = {
             tool.name: target for tool in tools for target in tool.step_references.values() if target
         }
         tools = tuple(narrowed(tool, state.request) for tool in tools)
@@ -195,36 +196,18 @@ class _Loop(ModelCalls):
 
     def _step(self) -> Part[Run | None]:
         """Do one step; return the finished run if it was the last."""
-        state, options = self.state, self.options
-        if state.number == options.max_steps:
-            return self._exhausted(f"{options.max_steps} steps")
-        if self.seconds_left() <= LEAST_SECONDS:
-            return self._exhausted(f"{options.max_seconds:g} seconds")
-        without_result = list(takewhile(lambda step: step.result is None, reversed(state.steps)))
-        if state.only_repeats:
-            state.number += 1
+        state = self.state
+        if (ended := self._at_limit()) is not None:
+            return ended
+        state.number += 1
+        if state.lead.only_repeats:
             yield from self.emit(StepStarted(self.clock(), state.number, (FINAL_ANSWER.name,), (), 0.0))
             return (yield from self._answer_done())
-        if options.guidance.follows_request and len(without_result) >= _MOST_WITHOUT_RESULT:
-            error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
-            return state.finish("blocked", self.clock(), error=error)
-        state.number += 1
-        yield from self.choose_tool()
-        begun = self.clock()
-        offer = whole = offer_tools(state)
-        seconds = (self.clock() - begun).total_seconds()
-        if (yield from self.only_prose(offer)):
-            ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
-            described = () if state.speaks else offer.described
-            is_again = state.speaks and state.blocked_in_a_row > 0  # it has written a call
-            grammar = salvage.text_grammar() if is_again else options.protocol.prose()
-            offer = replace(offer, callable=ending, grammar=grammar, described=described)
-        for reason in sorted(state.left_out):
-            yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
+        whole, offer = yield from self._offer()
         started_at = self.clock()
         names = tuple(tool.name for tool in offer.callable if offered_args(tool, offer.refers_to) is not None)
         evidence = None if offer.evidence is None else offer.evidence.summary()
-        facts = names, offer.refers_to, seconds, offer.excluded, evidence
+        facts = names, offer.refers_to, offer.seconds, offer.excluded, evidence
         yield from self.emit(StepStarted(started_at, state.number, *facts))
         if not names:
             error = "every call that is left would repeat an earlier one"
@@ -235,13 +218,51 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            if offer is not whole and not state.speaks:
+            if offer is not whole and not state.lead.speaks:
                 offer = self._after_draft(completion.text, offer, whole)
-                if state.speaks or offer is whole:
+                if state.lead.speaks or offer is whole:
                     completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
             step = Step(state.number, "", model_s=(self.clock() - started_at).total_seconds())
             return (yield from self._block(step, CallRefusedError("unparsed", str(error)), offer))
+        return (yield from self._check(completion, step, offer, whole))
+
+    def _at_limit(self) -> Run | None:
+        """Return the run, finished without another step, if it has reached a limit."""
+        state, options = self.state, self.options
+        if state.number == options.max_steps:
+            return self._exhausted(f"{options.max_steps} steps")
+        if self.seconds_left() <= LEAST_SECONDS:
+            return self._exhausted(f"{options.max_seconds:g} seconds")
+        without_result = list(takewhile(lambda step: step.result is None, reversed(state.steps)))
+        is_stuck = options.guidance.follows_request and len(without_result) >= _MOST_WITHOUT_RESULT
+        if not is_stuck or state.lead.only_repeats:
+            return None
+        error = f"{len(without_result)} steps in a row had no result; the last: {without_result[0].error}"
+        return state.finish("blocked", self.clock(), error=error)
+
+    def _offer(self) -> Part[tuple[OfferedTools, OfferedTools]]:
+        """Return what a step may offer, and what it offers: less if the model means to answer in prose."""
+        state, options = self.state, self.options
+        yield from self.choose_tool()
+        begun = self.clock()
+        offer = whole = offer_tools(state)
+        offer = whole = replace(offer, seconds=(self.clock() - begun).total_seconds())
+        if (yield from self.only_prose(offer)):
+            ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
+            described = () if state.lead.speaks else offer.described
+            is_again = state.lead.speaks and state.blocked_in_a_row > 0  # it has written a call
+            grammar = salvage.text_grammar() if is_again else options.protocol.prose()
+            offer = replace(offer, callable=ending, grammar=grammar, described=described)
+        for reason in sorted(state.left_out):
+            yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
+        return whole, offer
+
+    def _check(
+        self, completion: Completion, step: Step, offer: OfferedTools, whole: OfferedTools
+    ) -> Part[Run | None]:
+        """Execute the call in a text, or refuse it; return the finished run if it was the last."""
+        state, options = self.state, self.options
         try:
             accepted = check_completion(completion, offer, state)
         except CallRefusedError as refused:
@@ -259,29 +280,22 @@ class _Loop(ModelCalls):
             except CallRefusedError as refused:
                 return (yield from self._block(step, refused, offer))
         parsed, call = accepted.parsed, accepted.parsed.call
-        if call["name"] == FINAL_ANSWER.name:
-            answer = call["arguments"]["message"]
-            corrects = options.guidance.corrects_answers
-            if corrects and state.succeeded and proposes_call(answer, state.order.tools):
-                tools_left = unused(state)
-                if not tools_left or state.blocked_in_a_row:
-                    return (yield from self._answer_done())
-                return (yield from self._call_instead(step, tools_left, offer))
-            may_call = state.choice and not state.succeeded and not state.blocked_in_a_row
-            sure = tuple(tool for tool in whole.own if state.choice.get(tool.name, -inf) > SURE)
-            tool = proposed_tool(answer, sure, state.order.tools) if may_call else None
-            if tool and is_harmless(tool, state):
-                return (yield from self._call_instead(step, (tool,), whole))
+        is_answer = call["name"] == FINAL_ANSWER.name
+        if is_answer and (instead := self._calls_instead(call["arguments"]["message"], whole)) is not None:
+            if not instead:
+                return (yield from self._answer_done())
+            return (yield from self._call_instead(step, instead, offer if state.succeeded else whole))
         state.blocked_in_a_row = 0
         message = options.protocol.call_message(call, state.number)
-        if parsed.preface and call["name"] != FINAL_ANSWER.name:
+        if parsed.preface and not is_answer:
             preface = clip(parsed.preface, SHOWN_CHARACTERS)
             message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
         state.history.append(message)
         reasoning = parsed.reasoning or step.reasoning
         step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
-        if call["name"] == FINAL_ANSWER.name:
+        if is_answer:
             state.steps.append(step)
+            answer = call["arguments"]["message"]
             if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
@@ -290,6 +304,23 @@ class _Loop(ModelCalls):
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
         return None
+
+    def _calls_instead(self, answer: str, whole: OfferedTools) -> tuple[Tool, ...] | None:
+        """Return the tools of which a small model has to call one instead of its answer; None for none.
+
+        () if its answer proposes a call, and nothing is left to call: then it answers from the results.
+        """
+        state = self.state
+        if state.succeeded:
+            corrects = self.options.guidance.corrects_answers
+            if not (corrects and proposes_call(answer, state.order.tools)):
+                return None
+            return () if state.blocked_in_a_row else unused(state)
+        if not state.lead.choice or state.blocked_in_a_row:
+            return None
+        sure = tuple(tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE)
+        tool = proposed_tool(answer, sure, state.order.tools)
+        return (tool,) if tool and is_harmless(tool, state) else None
 
     def _ask_in_text(self, error: RequestNotSupportedError) -> Part[None]:
         """Go on with a run whose server refuses tools: the prompt describes them instead."""
@@ -313,7 +344,7 @@ class _Loop(ModelCalls):
         None is even described if the request is about none: a small model calls, or recommends, anything that
         it reads of.
         """
-        choice = self.state.choice
+        choice = self.state.lead.choice
         proposed = proposed_calls(draft, whole.described)
         named = None if proposed else proposed_tool(draft, self.state.order.tools, self.state.order.tools)
         is_chosen = bool(proposed) and proposed[0] == max(choice, key=choice.__getitem__, default="")
@@ -324,13 +355,13 @@ class _Loop(ModelCalls):
         if unrelated and (
             proposed or named or any(salvage.copies_words(draft_words, text) for text in descriptions)
         ):
-            self.state.speaks = True
+            self.state.lead.speaks = True
             return replace(offer, described=())
         return whole if proposed else offer
 
     def _call_instead(self, step: Step, tools: tuple[Tool, ...], offer: OfferedTools) -> Part[Run | None]:
         """Refuse a text that is no answer, since one of these tools has to be called."""
-        self.state.calls_next = frozenset(tool.name for tool in tools)
+        self.state.lead.calls_next = frozenset(tool.name for tool in tools)
         names = " or ".join(tool.name for tool in tools)
         refused = CallRefusedError("unparsed", f"this is no answer; call {names}")
         return (yield from self._block(step, refused, offer))
@@ -374,18 +405,18 @@ class _Loop(ModelCalls):
         if refused.refusal == "repeated" and refused.call is not None:
             is_done = self.options.guidance.follows_request and state.calls.is_done(refused.call)
             repetitions = [earlier.text for earlier in state.steps if earlier.refusal == "repeated"]
-            state.only_repeats = is_done and step.text in repetitions and self._may_answer()
-            state.answers_next = is_done or has_nothing_new(refused.call, state)
+            state.lead.only_repeats = is_done and step.text in repetitions and self._may_answer()
+            state.lead.answers_next = is_done or has_nothing_new(refused.call, state)
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
-        if state.preference and is_answer and offer.own and not state.succeeded:
+        if state.lead.preference and is_answer and offer.own and not state.succeeded:
             # it has nothing to say that it has not read
             likely = nearest(state.order.tools, state, LIKELY)
-            state.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
+            state.lead.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
         is_text = is_text or (is_answer and not offer.own)
-        if is_text and state.choice and not state.succeeded:
-            state.speaks = is_about(state.request, state.order.tools) is False
+        if is_text and state.lead.choice and not state.succeeded:
+            state.lead.speaks = is_about(state.request, state.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text
@@ -403,7 +434,7 @@ class _Loop(ModelCalls):
         yield from self.emit(
             CallBlocked(self.clock(), step.number, refused.refusal, step.text, refused.error, count)
         )
-        if state.only_repeats or (state.blocked_in_a_row < self.options.max_blocked and not is_stuck):
+        if state.lead.only_repeats or (state.blocked_in_a_row < self.options.max_blocked and not is_stuck):
             return None
         return state.finish(
             "blocked",

@@ -116,9 +116,9 @@ class ModelCalls:
             return
         tools = select(state).kept
         if len(tools) > FEW:
-            state.choice = said_choice(tools, state)
-            state.choice = state.choice or (yield from self._choice(tools, tuple(state.history)))
-            state.preference = preference(choice_scores(tools, state), state.choice, options.ranker)
+            state.lead.choice = said_choice(tools, state)
+            state.lead.choice = state.lead.choice or (yield from self._choice(tools, tuple(state.history)))
+            state.lead.preference = preference(choice_scores(tools, state), state.lead.choice, options.ranker)
 
     def _choice(self, tools: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which of some tools is needed first; return the log-probability of each, by name.
@@ -149,18 +149,18 @@ class ModelCalls:
         if not options.asks_first or FINAL_ANSWER.name not in names:
             return False
         if state.number > 1 or len(names) == 1:
-            return state.speaks
+            return state.lead.speaks
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
         tools = select(state).kept
-        about = is_about(state.request, tools if state.choice else offer.own)
-        if odds is None or not state.choice or about is not False:
+        about = is_about(state.request, tools if state.lead.choice else offer.own)
+        if odds is None or not state.lead.choice or about is not False:
             return odds is not None and odds < LEAST_CALL_ODDS[about]
         if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
             return odds < LEAST_CALL_ODDS[False]
         greeting: Message = {"role": "user", "content": GREETING}
-        return not is_clear(state.choice, (yield from self._choice(tools, (greeting,))))
+        return not is_clear(state.lead.choice, (yield from self._choice(tools, (greeting,))))
 
     def _prompt(self, system: Message) -> tuple[Message, ...]:
         state = self.state
@@ -186,7 +186,7 @@ class ModelCalls:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
         # without what was refused, which it would repeat, or dates after the request; then with it
-        if state.speaks and state.blocked_in_a_row < 2 and not any(step.fault for step in state.steps):
+        if state.lead.speaks and state.blocked_in_a_row < 2 and not any(step.fault for step in state.steps):
             asked = state.history[: len(state.history) - 2 * len(state.steps)]
             messages = (system, *asked[:-1], {**asked[-1], "content": state.query})
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)

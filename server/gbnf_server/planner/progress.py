@@ -126,8 +126,8 @@ def next_tools(
         return unread, False
     if is_done:
         return (), True
-    changing = tuple(tool for tool in ready if tool.name == state.entries_for)
-    if changing and state.entries_for not in state.succeeded:
+    changing = tuple(tool for tool in ready if tool.name == state.lead.entries_for)
+    if changing and state.lead.entries_for not in state.succeeded:
         if state.entries:
             return changing, False
         ready = tuple(tool for tool in ready if tool not in changing)
@@ -138,7 +138,7 @@ def next_tools(
         reads = tuple(dict.fromkeys((*reads, *file_readers(all_ready))))
         if reads and state.steps[-1].fault:
             return reads, False
-    if due := tuple(tool for tool in ready if tool.name in state.calls_next):
+    if due := tuple(tool for tool in ready if tool.name in state.lead.calls_next):
         return due, False
     unused_tools = unused(state)
     others = tuple(tool for tool in ready if tool in unused_tools)
@@ -150,7 +150,7 @@ def next_tools(
         return tools or ready, bool(others) and not due
     if due:
         return due, False
-    return (others if state.answers_next else ready), True
+    return (others if state.lead.answers_next else ready), True
 
 
 def unused(state: RunState) -> tuple[Tool, ...]:
@@ -180,10 +180,10 @@ def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
         tools = tuple(tool for tool in tools if tool.run.effect == "read" or tool in needed or tool in again)
     if not state.steps or state.steps[-1].result is not None:
         return tools
-    concerned = {*state.calls.failures, *(state.takes_entries if state.entries else ())}
+    concerned = {*state.calls.failures, *(state.lead.takes_entries if state.entries else ())}
     uncalled = tuple(tool for tool in state.order.tools if tool.name not in called)
     likely = fitting(uncalled, state)
-    if state.preference:
+    if state.lead.preference:
         likely += nearest(uncalled, state, LIKELY)
     return tuple(tool for tool in tools if tool.name in concerned or tool in likely) if likely else tools
 
@@ -230,7 +230,7 @@ def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 
 def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits a request as well as the best, or nearly so."""
-    if state.preference:
+    if state.lead.preference:
         return tool in nearest(tools, state)
     scores = fit_scores(tools, state)
     return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0

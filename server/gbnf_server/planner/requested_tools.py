@@ -50,8 +50,8 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     and one that does not say so changes nothing.
     """
     request = state.request
-    best = max(state.preference, key=state.preference.__getitem__, default="")
-    chosen = best if state.choice.get(best, -inf) > SURE else ""
+    best = max(state.lead.preference, key=state.lead.preference.__getitem__, default="")
+    chosen = best if state.lead.choice.get(best, -inf) > SURE else ""
     choice = [tool for tool in tools if tool.name == chosen]
     makes_files = "@" in request and (file_tools(choice) or file_tools(choice, "folder"))
     if makes_files and is_about(request, choice) is False:
@@ -59,7 +59,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     possible = tuple(tool for tool in tools if _may_be_meant(tool, state, is_chosen=tool.name == chosen))
     words = _asking_words(tools, request, tuple(state.options.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
-    if state.preference:
+    if state.lead.preference:
         near = {*nearest(tools, state), *asked}
         possible = tuple(tool for tool in possible if tool in near or not _may_be_left_out(tool))
     if asks_for_several(request):
@@ -163,9 +163,9 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     """
     if not names_kind_of_file(state.query):
         return None
-    asked = asked_for(tools, state) or nearest(tools, state)[: bool(state.preference)]
+    asked = asked_for(tools, state) or nearest(tools, state)[: bool(state.lead.preference)]
     changing = (tool for tool in file_tools(asked) if tool.run.effect == "write")
-    return next((tool for tool in changing if tool.name in state.takes_entries), None)
+    return next((tool for tool in changing if tool.name in state.lead.takes_entries), None)
 
 
 def is_harmless(tool: Tool, state: RunState) -> bool:
@@ -281,5 +281,5 @@ _OF_PERSONS = re.compile(
 
 def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
     """Return the tools that a model prefers as much as the best of them, or nearly so, the best first."""
-    least = min(state.preference.values(), default=0.0)
-    return near_best({tool: state.preference.get(tool.name, least) for tool in tools}, within)
+    least = min(state.lead.preference.values(), default=0.0)
+    return near_best({tool: state.lead.preference.get(tool.name, least) for tool in tools}, within)

@@ -31,6 +31,20 @@ class OrderedTools:
 
 
 @dataclass(slots=True)
+class Lead:
+    """What leads a small model: which tools it prefers, and what its last steps say of the next one."""
+
+    answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
+    only_repeats: bool = False  # a call that is done was repeated, and again after the model was told so
+    speaks: bool = False  # the request is answered without tools: a draft was about them, or refused
+    calls_next: frozenset[str] = frozenset()  # names of tools one of which the next step calls, if it may
+    choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool
+    preference: Mapping[str, float] = field(default_factory=dict)  # of tools, by name: the choice and words
+    takes_entries: Mapping[str, str] = field(default_factory=dict)  # arguments for entries of earlier steps
+    entries_for: str = ""  # the tool that takes what is found first
+
+
+@dataclass(slots=True)
 class RunState:
     """What a run is asked, and all that changes during it."""
 
@@ -46,14 +60,7 @@ class RunState:
     found_tools: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
-    answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
-    only_repeats: bool = False  # a call that is done was repeated, and again after the model was told so
-    speaks: bool = False  # the request is answered without tools: a draft was about them, or refused
-    calls_next: frozenset[str] = frozenset()  # names of tools one of which the next step calls, if it may
-    choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool
-    preference: Mapping[str, float] = field(default_factory=dict)  # of tools, by name: the choice and words
-    takes_entries: Mapping[str, str] = field(default_factory=dict)  # arguments for entries of earlier steps
-    entries_for: str = ""  # the tool that takes what is found first
+    lead: Lead = field(default_factory=Lead)
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     calls: CallLog = field(default_factory=CallLog)

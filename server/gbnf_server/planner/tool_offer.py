@@ -67,7 +67,7 @@ class OfferedTools:
     to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
     `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
     JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
-    request seems left.
+    request seems left; `seconds`: what choosing and compiling them took.
     """
 
     in_system_message: tuple[Tool, ...]
@@ -80,6 +80,7 @@ class OfferedTools:
     excluded: tuple[str, ...] = ()
     evidence: Evidence | None = None
     only_answers: bool = False
+    seconds: float = 0.0
 
     @property
     def own(self) -> tuple[Tool, ...]:
@@ -160,11 +161,11 @@ def offer_tools(state: RunState) -> OfferedTools:
         ready = wanted
     state.calls.left_out = ""
     ready, answers = _next_choices(ready, state, answers=may_answer, is_done=is_done)
-    if state.preference and not state.steps:
+    if state.lead.preference and not state.steps:
         near = with_prerequisites(nearest(tools, state), tools)
         ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
     only_answers = guidance.follows_request and answers and not ready and bool(state.done_calls)
-    state.answers_next, state.calls_next = False, frozenset()
+    state.lead.answers_next, state.lead.calls_next = False, frozenset()
     if only_answers:
         asking = ()
     excluded = _excluded(ready, state)
@@ -212,10 +213,14 @@ def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 
     Of many, it calls the first. What will not be offered is not declared either.
     """
-    pool = nearest(pool, state, inf) if state.preference else _best_first(pool, state.request, state.options)
+    pool = (
+        nearest(pool, state, inf)
+        if state.lead.preference
+        else _best_first(pool, state.request, state.options)
+    )
     offerable = {*state.described, *meant(pool, state)}
     pool = tuple(tool for tool in pool if tool in offerable) or pool
-    if not state.preference:
+    if not state.lead.preference:
         return pool
     likely = {*nearest(pool, state, LIKELY), *state.described}
     likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
@@ -256,10 +261,10 @@ def _limited(
     limited = tuple(excluding(tool, excluded.get(tool.name, ())) for tool in ready)
     if is_held:
         limited = tuple(with_values_left(tool, state.request, state.done_calls) for tool in limited)
-    if state.entries and [tool.name for tool in ready] == [state.entries_for]:
-        argument, entries = state.takes_entries[state.entries_for], _latest_entries(state)
+    if state.entries and [tool.name for tool in ready] == [state.lead.entries_for]:
+        argument, entries = state.lead.takes_entries[state.lead.entries_for], _latest_entries(state)
         limited = tuple(with_entries(tool, argument, entries) for tool in limited)
-    elif state.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
+    elif state.lead.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     unaddressed = limited
     uncompilable = partial(left_out, steps=tuple(sorted(state.entries)), max_depth=options.max_depth)
@@ -446,7 +451,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
         if best := _clearly_best(tools, state.query, state.options):
             _append(state, suggest_tool(best.name, language=state.options.language))
         today = state.started_at.date()
-        near = nearest(tools, state) if state.preference else ()
+        near = nearest(tools, state) if state.lead.preference else ()
         if state.options.guidance.tells_dates and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return
