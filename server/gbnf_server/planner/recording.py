@@ -7,8 +7,7 @@ happened at each token. In JSON, an entry of a trace is a list, since a run has 
     [token, kind, at_s, left, probability, allowed_probability, [[token, probability, refused_by], …]]
 
 A token is a string, or {"bytes": "e282"} if it is not a sequence of whole characters. Times are rounded to
-microseconds, probabilities to five digits. Grammars that have most lines in common, such as those of the
-steps of runs, keep each line once.
+microseconds, probabilities to five digits.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
-MOST_CHARACTERS = 4_000_000
-"""Of the distinct lines of the grammars of a page."""
 _TOLD = ("text", "reasoning", "finish_reason", "usage", "purpose")
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")
 
@@ -189,40 +185,6 @@ def grammar_text(grammar: AnswerFormat | None) -> str:
 def _plain_image(value: Any) -> Any:
     """Return of an image only the type and the size."""
     return {"media_type": value.media_type, "bytes": len(value.data)} if isinstance(value, Image) else value
-
-
-class GrammarLines:
-    """Distinct lines in the order in which they were added; a grammar is the numbers of its lines."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._characters = 0
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All lines."""
-        return tuple(self._numbers)
-
-    def add(self, text: str) -> tuple[int, ...] | None:
-        """Return the numbers of the lines of a grammar; None if the new ones would be too many."""
-        lines = text.rstrip("\n").split("\n")
-        new = sum(len(line) for line in set(lines) if line not in self._numbers)
-        if self._characters + new > MOST_CHARACTERS:
-            return None
-        self._characters += new
-        return tuple(self._numbers.setdefault(line, len(self._numbers)) for line in lines)
-
-
-def join_lines(lines: Sequence[str], numbers: Iterable[int]) -> str:
-    """Return the text of a grammar. Raises IndexError for a number without a line."""
-    return "\n".join(lines[number] for number in numbers) + "\n"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as the script reads them: "0-3 7"."""
-    steps = count()
-    runs = [list(run) for _, run in groupby(numbers, lambda number: number - next(steps))]
-    return " ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 class RunRecorder(AbstractContextManager["RunRecorder"]):
