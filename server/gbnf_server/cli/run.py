@@ -181,11 +181,10 @@ def run_request(
         with RunProgress(console, output, counts_text=streams) as progress:
             person = person_at_terminal(workspace, console, approve_all=approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
-            planner = Planner(pool, opened, replace(options, **settings), context=context)
+            chosen = replace(options, **settings)
+            planner = Planner(pool, opened, chosen, context=context, recorder=recorder)
             if settings.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
                 say("no evidence is used: it is for JSON calls in process, not of the demonstration model")
-            if recorder is not None:
-                recorder.record(planner)
             try:
                 with closing(planner.stream(query, images=images, text=streams)) as events:
                     return print_run(events, output, progress, pool)

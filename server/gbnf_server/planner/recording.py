@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -43,9 +43,6 @@ from gbnf_server.planner.events import (
     TextWritten,
 )
 from gbnf_server.system.errors import SetupError
-
-if TYPE_CHECKING:
-    from gbnf_server.planner.planner import Planner
 
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
@@ -190,7 +187,7 @@ def _plain_image(value: Any) -> Any:
 class RunRecorder(AbstractContextManager["RunRecorder"]):
     """Collects the events of one run and the calls of its model, and writes them when it is closed.
 
-    Raises SetupError at once if the file cannot be written.
+    Give it to the planner. Raises SetupError at once if the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -209,11 +206,9 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
                 f"{path} cannot be written: {error.strerror or error}. Use another file."
             ) from None
 
-    def record(self, planner: Planner) -> None:
-        """Record the run of a planner, and its model's calls: with a trace where the backend has one."""
-        traces = planner.backend.info().traces
-        planner.answers = partial(self._answer, planner.answers, traces)
-        planner.hooks = (*planner.hooks, self.add)
+    def recorded(self, answers: AnswerSource, *, traces: bool) -> AnswerSource:
+        """Return `answers`, recording each call of the model; with a trace of its tokens if `traces`."""
+        return partial(self._answer, answers, traces)
 
     def add(self, event: Event) -> None:
         """Record an event; the pieces of streamed texts are left out, since the whole texts are recorded."""
