@@ -105,6 +105,7 @@ def test_compile_prints_the_grammar_that_inspect_shows_and_decodes_with(
         return gbnf("compile", path, *options, *more).out
 
     grammar = inspection._view(0).grammar
+    assert grammar is not None
     assert str(grammar) == (compiled() if is_schema else compiled("--step", "1"))
     assert str(inspection._checker.grammar) == str(grammar)
     [decoding] = asyncio.run(inspection.decoder.decode(DecodingOptions("use it", ("json",))))
