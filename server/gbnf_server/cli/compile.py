@@ -20,7 +20,7 @@ from gbnf_server.cli.input_files import (
     schemas_among,
     source_name,
 )
-from gbnf_server.cli.model_options import MaxToolsOption, WhitespaceOption
+from gbnf_server.cli.model_options import GrammarOptions, MaxToolsOption
 from gbnf_server.cli.output import escape_line, plural, say, show_finding, stderr_console, write
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 from gbnf_server.system.errors import InputError
@@ -50,19 +50,7 @@ def compile_(
     step: Annotated[
         list[int] | None, typer.Option(min=1), "Earlier step that from_step may refer to; repeatable."
     ] = None,
-    whitespace: WhitespaceOption = "default",
-    max_depth: Annotated[
-        int | None,
-        typer.Option(min=0),
-        "Depth below which values may be any JSON. Default: 4 for tools, no limit for a JSON Schema.",
-    ] = None,
-    open_: Annotated[
-        bool,
-        (
-            "Allow properties that the schema does not declare, as JSON Schema does. Default: only "
-            "where it has additionalProperties, as in a call."
-        ),
-    ] = False,
+    options: GrammarOptions,
     strict: Annotated[
         bool, "Fail if a tool or the schema has a mistake, or a tool cannot be compiled."
     ] = False,
@@ -83,8 +71,7 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
       gbnf compile --schema models.py:Person         one Python type
     """
-    from gbnf import compile_pool, compile_schema, filter_pool
-    from gbnf.compiler.pool import MAX_DEPTH
+    from gbnf import filter_pool
     from gbnf.findings import Finding
     from gbnf.tools.near_misses import misspelt_keywords
 
@@ -104,9 +91,7 @@ def compile_(
                 )
             content = read_schema_source(schemas[0]).schema
             with errors_of(schemas[0]):
-                grammar = compile_schema(
-                    content, whitespace=whitespace, max_depth=max_depth, closed=not open_
-                )
+                grammar = options.choice().of_schema(content)
             misspelt = tuple(misspelt_keywords("", content))
             if strict and misspelt:
                 raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")
@@ -120,14 +105,8 @@ def compile_(
                 pool = selection.kept
                 dropped = {tool.name: why for tool, why in selection.dropped.items()}
             names = [tool.name for tool in pool]
-            grammar = compile_pool(
-                pool,
-                final_answer=final_answer,
-                ask_user=ask_user,
-                steps=tuple(step or ()),
-                whitespace=whitespace,
-                max_depth=MAX_DEPTH if max_depth is None else max_depth,
-                strict=strict,
+            grammar = options.choice().of_tools(
+                pool, steps=tuple(step or ()), final_answer=final_answer, ask_user=ask_user, strict=strict
             )
     if json_:
         value = {

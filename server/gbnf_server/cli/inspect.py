@@ -14,14 +14,13 @@ import typer
 from gbnf_server.cli import input_files
 from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
-from gbnf_server.cli.model_options import LoraOption, ModelOption, ModelSource, WhitespaceOption
+from gbnf_server.cli.model_options import GrammarOptions, LoraOption, ModelOption, ModelSource
 from gbnf_server.cli.output import say, write, writing
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
-    from gbnf.compiler.layout import PropertyOrder, Whitespace
-    from gbnf_server.inspect.grammar_view import GrammarChoice
+    from gbnf_server.inspect.grammar_choice import GrammarChoice
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
     from gbnf_server.llama.native import NativeModel
@@ -41,11 +40,7 @@ def inspect(
         "FILE",
         "Run to show, from `gbnf run --record` or `--json`, or the log of a batch; repeatable.",
     ] = None,
-    whitespace: WhitespaceOption = "default",
-    property_order: Annotated[
-        Literal["declared", "any"],
-        "Order of the properties in objects, as `property_order` of `compile_schema`.",
-    ] = "any",
+    options: GrammarOptions,
     call_format: Annotated[
         Literal["json", "native"], "How calls are written: as JSON, or as the chat template of --model does."
     ] = "json",
@@ -79,14 +74,14 @@ def inspect(
     """
     source = ModelSource(model, lora=lora)
     source.check()
-    choice = _choice(whitespace, property_order, call_format, source)
+    choice = _choice(options, call_format, source)
     with _inspection(context, paths or [], sources, schema, source, run or [], choice) as inspection:
         if html is not None:
             with writing(f"{html} cannot be written"):  # a schema may contain a lone surrogate
                 html.write_text(inspection.file(), "utf-8", errors="replace")
             say(f"wrote {html}")
         else:
-            inspection.decoder = _decoder(source, inspection)
+            inspection.decoder = _decoder(source, inspection, choice)
             _serve(inspection, port, opens=not no_open and sys.stdout is not None and sys.stdout.isatty())
 
 
@@ -132,15 +127,11 @@ def _inspection(
         )
 
 
-def _choice(
-    whitespace: Whitespace, property_order: PropertyOrder, call_format: str, source: ModelSource
-) -> GrammarChoice:
+def _choice(options: GrammarOptions, call_format: str, source: ModelSource) -> GrammarChoice:
     """Return how the grammars are compiled. Raises ModelLoadError for the model's file."""
-    from gbnf_server.inspect.grammar_view import GrammarChoice
-
     if call_format == "json":
-        return GrammarChoice(whitespace, property_order)
-    if (whitespace, property_order) != ("default", "any"):
+        return options.choice()
+    if (options.whitespace, options.property_order) != ("default", "any"):
         raise typer.BadParameter(
             "--whitespace and --property-order do not apply to --call-format native: the chat "
             "template decides"
@@ -156,7 +147,7 @@ def _choice(
             f"the chat template of {path.name} has no tools, so the model has no tool-call format: "
             "use --call-format json"
         )
-    return GrammarChoice(tool_format=tool_format)
+    return options.choice(tool_format)
 
 
 def _schema_inspection(file: str, runs: list[RecordedRun], choice: GrammarChoice) -> Inspection:
@@ -185,7 +176,7 @@ def _token_counter(source: ModelSource) -> Callable[[str], int] | None:
     return lambda text: len(native().tokenize(text, special=False))
 
 
-def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
+def _decoder(source: ModelSource, inspection: Inspection, choice: GrammarChoice) -> LiveDecoder | None:
     """Return what decodes requests for the page; None without a model, which is loaded for the first one."""
     from gbnf_server.inspect.live_decoding import LiveDecoder
 
@@ -195,9 +186,10 @@ def _decoder(source: ModelSource, inspection: Inspection) -> LiveDecoder | None:
         return None
     if inspection.tools:
         name = source.model or "the demonstration model (trained on the bundled tools only)"
-        return LiveDecoder(source.open, name, inspection.tools, providers=configured_providers())
+        providers = configured_providers()
+        return LiveDecoder(source.open, name, inspection.tools, providers=providers, choice=choice)
     if inspection.schema is not None and source.model is not None:  # the bundled model knows no schemas
-        return LiveDecoder(source.open, source.model, schema=inspection.schema.schema)
+        return LiveDecoder(source.open, source.model, schema=inspection.schema.schema, choice=choice)
     return None
 
 

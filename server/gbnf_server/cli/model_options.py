@@ -13,7 +13,9 @@ from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, check_gguf,
 
 if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
+    from gbnf.tool_formats import ToolFormat
     from gbnf_server.backends.base import Backend
+    from gbnf_server.inspect.grammar_choice import GrammarChoice
     from gbnf_server.planner import PlannerOptions
     from gbnf_server.planner.profiles import ModelKey
 
@@ -92,12 +94,6 @@ def _finite(value: float) -> float:
     return value
 
 
-# How a grammar is compiled.
-WhitespaceOption: TypeAlias = Annotated[
-    Literal["default", "compact", "spaced", "free"],
-    "Whitespace in the JSON. Default: at most one space after , and :.",
-]
-
 # Options of the sampler.
 TemperatureOption: TypeAlias = Annotated[
     float, typer.Option(min=0, callback=_finite), "Sampling temperature; 0 is greedy."
@@ -118,6 +114,40 @@ class SamplingOptions:
     clamp: Annotated[
         bool, "Move out-of-range numbers to the nearest bound, in calls that no GBNF constrains."
     ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarOptions:
+    """How tools, or a JSON Schema, are compiled."""
+
+    whitespace: Annotated[
+        Literal["default", "compact", "spaced", "free"],
+        "Whitespace in the JSON. Default: at most one space after , and :.",
+    ] = "default"
+    property_order: Annotated[
+        Literal["declared", "any"],
+        "Order of the properties in objects, as `property_order` of `compile_schema`.",
+    ] = "any"
+    max_depth: Annotated[
+        int | None,
+        typer.Option(min=0),
+        "Depth below which values may be any JSON. Default: 4 for tools, no limit for a JSON Schema.",
+    ] = None
+    open_: Annotated[
+        bool,
+        (
+            "Allow properties that the schema does not declare, as JSON Schema does. Default: only "
+            "where it has additionalProperties, as in a call."
+        ),
+    ] = False
+
+    def choice(self, tool_format: ToolFormat | None = None) -> GrammarChoice:
+        """Return which grammar that is. `tool_format`: the syntax of calls, None for JSON."""
+        from gbnf_server.inspect.grammar_choice import GrammarChoice
+
+        return GrammarChoice(
+            self.whitespace, self.property_order, self.max_depth, not self.open_, tool_format
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -48,15 +48,25 @@ _CODES: dict[Outcome, ExitCode] = {
 }
 
 
-def run(
-    query: Annotated[str, typer.Argument(), "REQUEST", "Request in natural language; -: standard input."],
-    *,
-    source: ModelSource,
-    sources: ToolSources,
-    workspace: WorkspaceOption = Path("gbnf-workspace"),
-    image: Annotated[list[Path] | None, "FILE", "Image for the request; repeatable."] = None,
-    yes: ApproveAllOption = False,
-    output: OutputOptions,
+@dataclass(frozen=True, slots=True)
+class PersonOptions:
+    """What a person is asked."""
+
+    yes: ApproveAllOption = False
+    ask_user: Annotated[
+        bool, "Let the model ask you questions. Default at a terminal, but for the demonstration model."
+    ] = False
+    no_ask_user: Annotated[bool, "Let the model ask no questions."] = False
+
+    def answers_questions(self, source: ModelSource) -> bool:
+        """Return whether the model may ask questions."""
+        return self.ask_user or (asks_person(source) and not self.no_ask_user)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How the model is asked for a call; by default as the profile says that `gbnf tune` saved."""
+
     call_format: Annotated[
         Literal["native", "server", "json", "text", "lines"] | None,
         (
@@ -65,25 +75,48 @@ def run(
             "openai, if the server has it), as text tool calls in any common syntax, or in the line "
             "protocol. GBNF_GRAMMAR=0: json without a grammar."
         ),
-    ] = None,
+    ] = None
     reasoning: Annotated[
         Literal["off", "field", "free"] | None,
         "Reasoning before each call: in a field of the call, or as free text.",
-    ] = None,
+    ] = None
     reasoning_budget: Annotated[
         int | None, typer.Option(min=1), "Maximum tokens of free reasoning. Default: 256."
-    ] = None,
-    style: StyleOption = None,
-    no_profile: Annotated[bool, "Ignore the profile that `gbnf tune` saved for the model."] = False,
-    no_salvage: Annotated[bool, "Build no answer from results if the run ends without one."] = False,
-    evidence: EvidenceOption = None,
-    repeat_calls: Annotated[bool, "Allow calls that repeat earlier ones."] = False,
-    ask_user: Annotated[
-        bool, "Let the model ask you questions. Default at a terminal, but for the demonstration model."
-    ] = False,
-    no_ask_user: Annotated[bool, "Let the model ask no questions."] = False,
-    planning: PlanningOptions,
-    max_tools: MaxToolsOption = None,
+    ] = None
+    style: StyleOption = None
+    evidence: EvidenceOption = None
+    no_profile: Annotated[bool, "Ignore the profile that `gbnf tune` saved for the model."] = False
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the settings of a profile that options choose. Raises BadParameter."""
+        if self.reasoning == "field" and self.call_format not in {None, "json"}:
+            raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
+        settings = asdict(self)
+        del settings["no_profile"]
+        settings["prompt_style"] = settings.pop("style")
+        return {name: value for name, value in settings.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions(PlanningOptions):
+    """When a run ends, what it needs, and what it may do."""
+
+    no_salvage: Annotated[bool, "Build no answer from results if the run ends without one."] = False
+    repeat_calls: Annotated[bool, "Allow calls that repeat earlier ones."] = False
+    max_tools: MaxToolsOption = None
+
+
+def run(
+    query: Annotated[str, typer.Argument(), "REQUEST", "Request in natural language; -: standard input."],
+    *,
+    source: ModelSource,
+    sources: ToolSources,
+    workspace: WorkspaceOption = Path("gbnf-workspace"),
+    image: Annotated[list[Path] | None, "FILE", "Image for the request; repeatable."] = None,
+    person: PersonOptions,
+    output: OutputOptions,
+    calls: CallOptions,
+    planning: RunOptions,
     sampling: SamplingOptions,
 ) -> None:
     """Plan and execute one request with a local model.
@@ -110,32 +143,17 @@ def run(
       gbnf run "…" --backend ollama --model qwen2.5:7b --call-format text --stream
     """
     source.check()
-    if reasoning == "field" and call_format not in {None, "json"}:
-        raise typer.BadParameter("--reasoning field requires --call-format json: use --reasoning free")
-
+    settings = calls.chosen()
     check_one_stdin(query, *(sources.tools or ()))
     query = read_request(query)
-    chosen: dict[str, str | int | None] = {
-        "call_format": call_format,
-        "reasoning": reasoning,
-        "reasoning_budget": reasoning_budget,
-        "prompt_style": style,
-        "evidence": evidence,
-    }
-    settings = {name: value for name, value in chosen.items() if value is not None}
-    options = planning.planner_options(
-        sampling,
-        max_tools=max_tools or "auto",
-        repeat_calls=repeat_calls,
-        salvage=not no_salvage,
-    )
+    options = planning.planner_options(sampling, max_tools=planning.max_tools or "auto")
     with interruptible(), sources.open(verbose=output.verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
-        options = replace(options, ask_user=ask_user or (asks_person(source) and not no_ask_user))
-        if not settings and not no_profile:
+        options = replace(options, ask_user=person.answers_questions(source))
+        if not settings and not calls.no_profile:
             settings = dict(profile_settings(source, pool))
         run = run_request(
-            query, pool, source, options, output, settings, workspace, image or (), approve_all=yes
+            query, pool, source, options, output, settings, workspace, image or (), approve_all=person.yes
         )
     from gbnf_server.cli.run_progress import left_undone
 
@@ -181,11 +199,10 @@ def run_request(
         with RunProgress(console, output, counts_text=streams) as progress:
             person = person_at_terminal(workspace, console, approve_all=approve_all)
             context = Context(workspace, person=PausingPerson(person, progress))
-            planner = Planner(pool, opened, replace(options, **settings), context=context)
+            chosen = replace(options, **settings)
+            planner = Planner(pool, opened, chosen, context=context, recorder=recorder)
             if settings.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
                 say("no evidence is used: it is for JSON calls in process, not of the demonstration model")
-            if recorder is not None:
-                recorder.record(planner)
             try:
                 with closing(planner.stream(query, images=images, text=streams)) as events:
                     return print_run(events, output, progress, pool)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,8 +27,9 @@ from gbnf_server.system.errors import BackendError, BackendUnreachableError, Ser
 if TYPE_CHECKING:
     from gbnf_server.backends.base import Backend
     from gbnf_server.backends.upstreams import Upstream, Upstreams
-    from gbnf_server.gateway.gateway import Answers
+    from gbnf_server.gateway.gateway import Answers, Gateway
     from gbnf_server.planner import PlannerOptions
+    from gbnf_server.web.access import Access
 
 _BATCHING = 64  # places on a server that batches requests
 _OF_AGENT = {"manifests": "--manifests", "tools": "--tools", "mcp": "--mcp", "yes": "--yes"}
@@ -53,8 +54,13 @@ class ClientOptions:
         list[str] | None, "ORIGIN", "Origin of web pages that may send requests; *: any; repeatable."
     ] = None
 
-    def keys(self) -> list[str]:
-        """Return the API keys. Raises BadParameter, also if there are none where other machines can ask."""
+    def access(self) -> Access:
+        """Return who may send requests.
+
+        Raises BadParameter for the API keys, also if there are none where other machines can ask.
+        """
+        from gbnf_server.web.access import Access
+
         keys = list(self.api_key or ())
         if (file := self.api_key_file) is not None:
             try:
@@ -74,19 +80,19 @@ class ClientOptions:
             problem, option = f"{self.host} is reachable from other machines: give --api-key", "--host"
         if problem:
             raise typer.BadParameter(problem, param_hint=option)
-        return keys
+        return Access.of(self.host, keys, self.allowed_host or (), self.cors or ())
 
 
-def serve(
-    context: typer.Context,
-    *,
-    model_options: ModelOptions,
-    server: Annotated[
-        list[str] | None, "URL", "Running server of the model: see --backend; repeatable."
-    ] = None,
-    server_api_key: Annotated[
-        str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for --server."
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class UpstreamOptions(ModelOptions):
+    """The model, in this process or on servers, and how many answers it makes at a time."""
+
+    server: Annotated[list[str] | None, "URL", "Running server of the model: see --backend; repeatable."] = (
+        None
+    )
+    server_api_key: Annotated[str | None, typer.Option(envvar="LLAMA_API_KEY"), "API key for --server."] = (
+        None
+    )
     parallel: Annotated[
         int | None,
         typer.Option(min=1),
@@ -94,32 +100,70 @@ def serve(
             "Answers at a time, on each server. Default: in process 1, the slots of a llama-server, "
             f"otherwise {_BATCHING}."
         ),
-    ] = None,
+    ] = None
     deterministic: Annotated[
         bool,
         (
             "Give a request the same answer whatever else is served, at temperature 0 or with a seed. "
             "In process; slower: evaluates one answer at a time and reuses no cached prompt."
         ),
-    ] = False,
-    clients: ClientOptions,
-    retry: Annotated[int, typer.Option(min=0), "Times to ask a server again that ignored the grammar."] = 0,
+    ] = False
+
+    def sources(self) -> list[ModelSource]:
+        """Return the model, or the model on each server. Raises BadParameter and ModelLoadError."""
+        options = {option.name: getattr(self, option.name) for option in fields(ModelOptions)}
+        base = ModelSource(**options, api_key=self.server_api_key)
+        sources = [replace(base, server=url) for url in self.server or ()] or [base]
+        for source in sources:
+            source.check()
+            if self.deterministic and source.backend_name != "in-process":
+                raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
+        return sources
+
+    @contextmanager
+    def open(self, sources: Sequence[ModelSource]) -> Iterator[Upstreams]:
+        """Open the backends of all sources. Raises BackendError if none answers."""
+        from gbnf_server.backends.upstreams import Upstream, Upstreams
+
+        faults: list[BackendError] = []
+        opened: list[Upstream] = []
+        with ExitStack() as stack:
+            for source in sources:
+                opening = source.open(parallel=self.parallel or 1, deterministic=self.deterministic)
+                backend = stack.enter_context(opening)
+                upstream = Upstream(backend, self.parallel or _BATCHING)
+                opened.append(upstream)
+                try:
+                    upstream.places = self.parallel or _places(source, backend)
+                except BackendError as error:
+                    upstream.healthy = False
+                    faults.append(error)
+            if len(faults) == len(sources):
+                raise faults[0]
+            yield Upstreams(opened)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweringOptions:
+    """How requests are answered, and what of them is kept."""
+
+    retry: Annotated[int, typer.Option(min=0), "Times to ask a server again that ignored the grammar."] = 0
     no_repeat: Annotated[
         int | None,
         typer.Option(min=1),
         "N",
         "Exclude calls that failed N times with the same arguments. Default: x_gbnf reports them.",
-    ] = None,
+    ] = None
     share_cache: Annotated[
         bool, "Share the prompt cache between API keys: faster, but a key can find out others' prompts."
-    ] = False,
+    ] = False
     verbatim: Annotated[
         bool,
         (
             "Keep Claude Code's billing header in its prompts, which differs in each request, so that "
             "nothing of them is found in a cache."
         ),
-    ] = False,
+    ] = False
     store: Annotated[
         str,
         "FILE|URL",
@@ -127,16 +171,47 @@ def serve(
             "Where responses of /v1/responses are kept, for several gateways: a file for SQLite, or a "
             "postgresql:// URL. Default: in memory."
         ),
-    ] = "",
-    log_requests: Annotated[bool, "Log the texts of requests and answers."] = False,
+    ] = ""
+    log_requests: Annotated[bool, "Log the texts of requests and answers."] = False
     call_format: Annotated[
         Literal["native", "json", "text"] | None,
         (
             "How the model writes calls: as its chat template does (default if that has tools) or as "
             "JSON, both constrained by a grammar, or as text tool calls in any common syntax."
         ),
-    ] = None,
-    evidence: EvidenceOption = None,
+    ] = None
+    evidence: EvidenceOption = None
+
+    def gateway(self, upstreams: Upstreams, agents: Mapping[str, Answers], limits: RunLimits) -> Gateway:
+        """Return the gateway to servers; requests to a model of `agents` are answered by that."""
+        from gbnf_server.gateway.engine import Engine
+        from gbnf_server.gateway.gateway import Gateway
+
+        return Gateway(
+            Engine(
+                retries=self.retry,
+                no_repeat=self.no_repeat,
+                evidence=self.evidence or "all",
+                call_format=self.call_format,
+                hints=not limits.no_hints,
+                max_depth=limits.max_depth,
+            ),
+            upstreams,
+            model=_model_name(upstreams.first.backend),
+            agents=agents,
+            verbatim=self.verbatim,
+            store=self.store,
+            log_contents=self.log_requests,
+            shares_cache=self.share_cache,
+        )
+
+
+def serve(
+    context: typer.Context,
+    *,
+    model_options: UpstreamOptions,
+    clients: ClientOptions,
+    answering: AnsweringOptions,
     agent: Annotated[bool, "Offer the model `planner`, which runs tools of this machine."] = False,
     tools: ToolSources,
     workspace: WorkspaceOption = Path("gbnf-workspace"),
@@ -158,22 +233,12 @@ def serve(
       gbnf serve --host 0.0.0.0 --api-key-file keys.txt
       gbnf serve --agent --manifests my-tools/ --mcp "npx -y @modelcontextprotocol/server-memory"
     """
-    keys = clients.keys()
-    for name, option in () if agent else _OF_AGENT.items():
-        source_of = context.get_parameter_source(name)
-        if source_of is not None and source_of.name == "COMMANDLINE":
-            raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
-    base = ModelSource(**asdict(model_options), api_key=server_api_key)
-    sources = [replace(base, server=url) for url in server or ()] or [base]
-    for source in sources:
-        source.check()
-        if deterministic and source.backend_name != "in-process":
-            raise typer.BadParameter("it is for a model in process", param_hint="--deterministic")
-    from gbnf_server.gateway.engine import Engine
-    from gbnf_server.gateway.gateway import Gateway
+    access = clients.access()
+    if not agent:
+        _refuse_options_of_agent(context)
+    sources = model_options.sources()
     from gbnf_server.gateway.proxying import PassThrough
     from gbnf_server.gateway.serving import GatewayServer, end_process_after
-    from gbnf_server.web.access import Access
     from gbnf_server.web.http_server import listen, url_of
     from gbnf_server.web.logs import log_to_stderr
 
@@ -184,25 +249,8 @@ def serve(
             )
         else:
             sources[0], agents = model_for_other_tools(sources[0]), {}
-        upstreams = stack.enter_context(_open(sources, parallel, deterministic=deterministic))
-        gateway = Gateway(
-            Engine(
-                retries=retry,
-                no_repeat=no_repeat,
-                evidence=evidence or "all",
-                call_format=call_format,
-                hints=not limits.no_hints,
-                max_depth=limits.max_depth,
-            ),
-            upstreams,
-            model=_model_name(upstreams.first.backend),
-            agents=agents,
-            verbatim=verbatim,
-            store=store,
-            log_contents=log_requests,
-            shares_cache=share_cache,
-        )
-        access = Access.of(clients.host, keys, clients.allowed_host or (), clients.cors or ())
+        upstreams = stack.enter_context(model_options.open(sources))
+        gateway = answering.gateway(upstreams, agents, limits)
         passed = None
         if sources[0].backend_name == "llama-server":
             passed = PassThrough(lambda: upstreams.first.backend.url, sources[0].api_key)  # type: ignore[attr-defined]  # a LlamaServer has it
@@ -210,7 +258,7 @@ def serve(
         listening = stack.enter_context(listen(clients.host, clients.port))
         url = url_of(clients.host, listening)
         write(url)
-        api_key = "the API key" if keys else "any"
+        api_key = "the API key" if access.keys else "any"
         say(
             f"model: {', '.join(gateway.models)}; {_enforcement(upstreams)}\n"
             f'try: OpenAI(base_url="{url}/v1", api_key="{api_key}"), or ANTHROPIC_BASE_URL={url}\n'
@@ -221,28 +269,12 @@ def serve(
         say("stopped")
 
 
-@contextmanager
-def _open(
-    sources: Sequence[ModelSource], parallel: int | None, *, deterministic: bool
-) -> Iterator[Upstreams]:
-    """Open the backends of all sources. Raises BackendError if none answers."""
-    from gbnf_server.backends.upstreams import Upstream, Upstreams
-
-    faults: list[BackendError] = []
-    opened: list[Upstream] = []
-    with ExitStack() as stack:
-        for source in sources:
-            backend = stack.enter_context(source.open(parallel=parallel or 1, deterministic=deterministic))
-            upstream = Upstream(backend, parallel or _BATCHING)
-            opened.append(upstream)
-            try:
-                upstream.places = parallel or _places(source, backend)
-            except BackendError as error:
-                upstream.healthy = False
-                faults.append(error)
-        if len(faults) == len(sources):
-            raise faults[0]
-        yield Upstreams(opened)
+def _refuse_options_of_agent(context: typer.Context) -> None:
+    """Raise BadParameter for an option of the command line that is for --agent."""
+    for name, option in _OF_AGENT.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter("it is for --agent: other requests bring their tools", param_hint=option)
 
 
 def _places(source: ModelSource, backend: Backend) -> int:

@@ -105,6 +105,7 @@ class Engine(Answers):
         has an HTTP status of its own. Otherwise those of an answer come at its end. Closing the iterator ends
         the generation. Raises HttpError.
         """
+        # not what `prepare` has found: while the request waited, the server may have got another model
         request, target, default_limit, compiled = await self._compiled(request, backend)
         if target.is_small:
             request = await asyncio.to_thread(_with_best_first, request, compiled.tools)

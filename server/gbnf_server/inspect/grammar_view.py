@@ -1,18 +1,14 @@
-"""What the page shows of one grammar: its rules, the schema, and which keyword became which rule.
-
-`GrammarChoice` says which grammar that is: how it is compiled, and the syntax of its calls.
-"""
+"""What the page shows of one grammar: its rules, the schema, and which keyword became which rule."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from gbnf import Grammar, SchemaError, compile_pool, compile_schema
-from gbnf.compiler.layout import PropertyOrder, Whitespace
+from gbnf import Grammar, SchemaError
 from gbnf.compiler.origins import Origins, find_origins
 from gbnf.compiler.pool import left_out_finding
 from gbnf.compiler.primitives import RESERVED
@@ -21,8 +17,8 @@ from gbnf.findings import Finding
 from gbnf.grammar.analysis import in_cycles
 from gbnf.grammar.emit import emit_rule
 from gbnf.grammar.ir import Expr
-from gbnf.tool_formats import ToolFormat
 from gbnf.tools import Tool
+from gbnf_server.inspect.grammar_choice import PLAIN, GrammarChoice
 from gbnf_server.inspect.pages.rendering import tokens
 from gbnf_server.inspect.schema_lines import SchemaLine, schema_lines
 
@@ -33,40 +29,6 @@ _MOST_WORDS = 300
 """Of a rule in which single words are marked."""
 _MOST_MARKED = 0.6
 """Of the words of a rule: if more are others, the whole rule is."""
-
-
-@dataclass(frozen=True, slots=True)
-class GrammarChoice:
-    """How tools, or a schema, are compiled; see `gbnf.compile_schema`.
-
-    `tool_format`: that of a model's chat template, in which calls are written; None: as JSON. It has a
-    whitespace of its own, and properties in any order.
-    """
-
-    whitespace: Whitespace = "default"
-    property_order: PropertyOrder = "any"
-    tool_format: ToolFormat | None = None
-
-    def of_tools(self, tools: Sequence[Tool]) -> Grammar:
-        """Return the grammar of the calls of tools. Raises PoolError and SchemaError."""
-        if self.tool_format is not None:
-            return self.tool_format.grammar(tools, steps=STEPS)
-        return compile_pool(
-            tools, steps=STEPS, whitespace=self.whitespace, property_order=self.property_order
-        )
-
-    def of_schema(self, schema: Mapping[str, Any] | bool) -> Grammar:
-        """Return the grammar of a schema. Raises SchemaError."""
-        return compile_schema(schema, whitespace=self.whitespace, property_order=self.property_order)
-
-    @property
-    def shared_rules(self) -> Mapping[str, Expr]:
-        """The rules that any tool has, besides `RESERVED`: those of the text and of what surrounds a call."""
-        return {} if self.tool_format is None else self.of_tools((Tool(name="x"),)).rules.productions
-
-
-PLAIN = GrammarChoice()
-"""Calls as JSON, with the defaults of the compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +71,22 @@ def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
     """Return the view of a tool's calls."""
     description = tool.description()
     try:
-        grammar = choice.of_tools((tool,))
-        origins = find_origins(tool.args, lambda args: choice.of_tools((replace(tool, args=args),)))
+        grammar = _of_tool(tool, choice)
+        origins = find_origins(tool.args, lambda args: _of_tool(replace(tool, args=args), choice))
     except (SchemaError, PoolError, GrammarError) as error:
         findings = tool.findings
         if isinstance(error, SchemaError):
             findings = (*findings, left_out_finding(tool, error))
         lines = schema_lines(tool.args, (), findings)
         return GrammarView(tool.name, description, None, (), lines, findings)
-    return _view(tool.name, description, tool.args, grammar, origins, shared=choice.shared_rules)
+    is_json = choice.tool_format is None
+    # the rules that any tool has, besides `RESERVED`: those of the text and of what surrounds a call
+    shared = {} if is_json else _of_tool(Tool(name="x"), choice).rules.productions
+    return _view(tool.name, description, tool.args, grammar, origins, shared=shared)
+
+
+def _of_tool(tool: Tool, choice: GrammarChoice) -> Grammar:
+    return choice.of_tools((tool,), steps=STEPS)
 
 
 def view_schema(

@@ -17,7 +17,8 @@ from gbnf.prompts.descriptions import call_skeleton
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect import rendering
-from gbnf_server.inspect.grammar_view import PLAIN, GrammarChoice, GrammarView, view_schema, view_tool
+from gbnf_server.inspect.grammar_choice import PLAIN, GrammarChoice
+from gbnf_server.inspect.grammar_view import GrammarView, view_schema, view_tool
 from gbnf_server.inspect.pool_view import DEFAULT_LIMIT, PoolMeter
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker
 from gbnf_server.web.errors import HttpError

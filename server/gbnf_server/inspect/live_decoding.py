@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from gbnf import compile_schema
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Request
+from gbnf_server.inspect.grammar_choice import PLAIN, GrammarChoice
 from gbnf_server.planner.drivers import first_request
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
 from gbnf_server.planner.recording import RecordedCall
@@ -60,7 +60,8 @@ class DecodingOptions:
 class LiveDecoder:
     """Decodes requests for tools, or for one schema. The model is loaded for the first one.
 
-    One request is decoded at a time, for at most two minutes. `name` is the model's, for the page.
+    One request is decoded at a time, for at most two minutes. `name` is the model's, for the page. `choice`:
+    how the grammars are compiled; the strategy decides the syntax of calls.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class LiveDecoder:
         tools: Sequence[Tool] = (),
         schema: Any = None,
         providers: Mapping[str, Provider] = PROVIDERS,
+        choice: GrammarChoice = PLAIN,
     ) -> None:
-        self.name, self._providers = name, providers
+        self.name, self._providers, self._choice = name, providers, choice
         self._open, self._tools, self._schema = open_backend, tuple(tools), schema
         self._backend: Backend | None = None
         self._lock = threading.Lock()
@@ -130,15 +132,20 @@ class LiveDecoder:
                     {"role": "system", "content": _INSTRUCTIONS + schema},
                     {"role": "user", "content": options.request},
                 ],
-                compile_schema(self._schema) if strategy == "json" else None,
+                self._choice.of_schema(self._schema) if strategy == "json" else None,
                 trace=trace,
                 **limits,
             )
         call_format: CallFormat = "json" if strategy == "unconstrained" else strategy
-        resolved = ResolvedOptions.resolve(
-            PlannerOptions(call_format=call_format, providers=self._providers, **limits),
-            backend,
-            constrained=strategy != "unconstrained",
+        planner_options = PlannerOptions(
+            call_format=call_format,
+            providers=self._providers,
+            whitespace=self._choice.whitespace,
+            property_order=self._choice.property_order,
+            max_depth=self._choice.max_depth_of_calls,
+            **limits,
         )
+        constrained = strategy != "unconstrained"
+        resolved = ResolvedOptions.resolve(planner_options, backend, constrained=constrained)
         asked = first_request(options.request, self._tools, resolved)
         return replace(asked, trace=trace, timeout_s=None, **limits)

@@ -37,7 +37,8 @@ from gbnf_server.inspect.expectations import (
     outside_json,
     read_call_text,
 )
-from gbnf_server.inspect.grammar_view import PLAIN, STEPS, GrammarChoice
+from gbnf_server.inspect.grammar_choice import PLAIN, GrammarChoice
+from gbnf_server.inspect.grammar_view import STEPS
 
 MOST_CHARACTERS = 100_000
 _MOST_EXPECTED = 12
@@ -121,7 +122,9 @@ class TextChecker:
     @cached_property
     def grammar(self) -> Grammar:
         """The grammar of all calls, or of the schema. Raises PoolError, SchemaError and GrammarError."""
-        return self._choice.of_tools(self._tools) if self._tools else self._choice.of_schema(self._schema)
+        if self._tools:
+            return self._choice.of_tools(self._tools, steps=STEPS)
+        return self._choice.of_schema(self._schema)
 
     def view(self, text: str) -> TextView:
         """Return the view of a text; of one that is too long, of its beginning."""

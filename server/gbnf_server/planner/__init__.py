@@ -12,6 +12,7 @@ salvage         an answer from the results of a run that has none
 profiles        the best strategy for a model, in a file
 fingerprints    what identifies a run and its model
 recording       a run as a file; `run_files` reads it
+grammar_lines   grammars that keep each line once
 run_log         runs that are logged and resumed: those of a batch, of an extraction, of a bench
 batch           many requests, in runs that can be resumed
 extraction      typed answers: values of a type from texts

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gbnf.errors import PoolError
 from gbnf.prompts.messages import Image, Message, call_text, result_text
@@ -30,6 +30,9 @@ from gbnf_server.planner.model_calls import Clock
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
 from gbnf_server.planner.prerequisites import order_tools
 from gbnf_server.system.part_cache import use_disk_cache
+
+if TYPE_CHECKING:
+    from gbnf_server.planner.recording import RunRecorder
 
 _RESULT_LIMIT = 500  # characters of an earlier result in a message
 _EARLIER = 90_000  # the numbers of calls of earlier runs, which no step of this run has
@@ -92,8 +95,8 @@ class Planner:
 
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function,
     for tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins.
-    `answers` asks the backend; a `RunRecorder` wraps it. `hooks` see every event; an exception in a hook
-    becomes a warning of the run. `clock` returns aware times that never decrease; by default it starts from
+    `hooks` see every event; an exception in a hook becomes a warning of the run. `recorder` records them, and
+    the calls of the model. `clock` returns aware times that never decrease; by default it starts from
     the context's present. `resumes`: see `gbnf_server.planner.drivers.RunEnvironment`. A planner may serve
     several runs at a time if its backend may.
 
@@ -114,6 +117,7 @@ class Planner:
         *,
         context: Context,
         hooks: Sequence[Hook] = (),
+        recorder: RunRecorder | None = None,
         clock: Clock | None = None,
         resumes: bool = False,
     ) -> None:
@@ -127,6 +131,9 @@ class Planner:
         if not constrained and options.call_format == "native":
             options = replace(options, call_format="json")
         self.options = ResolvedOptions.resolve(options, backend, constrained=constrained)
+        if recorder is not None:
+            self.answers = recorder.recorded(self.answers, traces=self.options.model.traces)
+            self.hooks += (recorder.add,)
         use_disk_cache()
 
     @property

@@ -7,8 +7,7 @@ happened at each token. In JSON, an entry of a trace is a list, since a run has 
     [token, kind, at_s, left, probability, allowed_probability, [[token, probability, refused_by], …]]
 
 A token is a string, or {"bytes": "e282"} if it is not a sequence of whole characters. Times are rounded to
-microseconds, probabilities to five digits. Grammars that have most lines in common, such as those of the
-steps of runs, keep each line once.
+microseconds, probabilities to five digits.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import count, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -46,13 +44,8 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.system.errors import SetupError
 
-if TYPE_CHECKING:
-    from gbnf_server.planner.planner import Planner
-
 INTERRUPTED = "interrupted"
 """The outcome in the file of a run that has not finished."""
-MOST_CHARACTERS = 4_000_000
-"""Of the distinct lines of the grammars of a page."""
 _TOLD = ("text", "reasoning", "finish_reason", "usage", "purpose")
 _ENTRY = ("token", "kind", "at_s", "left", "probability", "allowed_probability", "candidates")
 
@@ -191,44 +184,10 @@ def _plain_image(value: Any) -> Any:
     return {"media_type": value.media_type, "bytes": len(value.data)} if isinstance(value, Image) else value
 
 
-class GrammarLines:
-    """Distinct lines in the order in which they were added; a grammar is the numbers of its lines."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._characters = 0
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All lines."""
-        return tuple(self._numbers)
-
-    def add(self, text: str) -> tuple[int, ...] | None:
-        """Return the numbers of the lines of a grammar; None if the new ones would be too many."""
-        lines = text.rstrip("\n").split("\n")
-        new = sum(len(line) for line in set(lines) if line not in self._numbers)
-        if self._characters + new > MOST_CHARACTERS:
-            return None
-        self._characters += new
-        return tuple(self._numbers.setdefault(line, len(self._numbers)) for line in lines)
-
-
-def join_lines(lines: Sequence[str], numbers: Iterable[int]) -> str:
-    """Return the text of a grammar. Raises IndexError for a number without a line."""
-    return "\n".join(lines[number] for number in numbers) + "\n"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as the script reads them: "0-3 7"."""
-    steps = count()
-    runs = [list(run) for _, run in groupby(numbers, lambda number: number - next(steps))]
-    return " ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
 class RunRecorder(AbstractContextManager["RunRecorder"]):
     """Collects the events of one run and the calls of its model, and writes them when it is closed.
 
-    Raises SetupError at once if the file cannot be written.
+    Give it to the planner. Raises SetupError at once if the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -247,11 +206,9 @@ class RunRecorder(AbstractContextManager["RunRecorder"]):
                 f"{path} cannot be written: {error.strerror or error}. Use another file."
             ) from None
 
-    def record(self, planner: Planner) -> None:
-        """Record the run of a planner, and its model's calls: with a trace where the backend has one."""
-        traces = planner.backend.info().traces
-        planner.answers = partial(self._answer, planner.answers, traces)
-        planner.hooks = (*planner.hooks, self.add)
+    def recorded(self, answers: AnswerSource, *, traces: bool) -> AnswerSource:
+        """Return `answers`, recording each call of the model; with a trace of its tokens if `traces`."""
+        return partial(self._answer, answers, traces)
 
     def add(self, event: Event) -> None:
         """Record an event; the pieces of streamed texts are left out, since the whole texts are recorded."""

@@ -126,7 +126,7 @@ def salvage(
     )
     asking = asyncio.wait_for(collect_answer(backend, Asked(request)), timeout_s)
     try:
-        # a loop of its own: a backend that blocks it holds up nothing else
+        # a loop of its own, not `shared_loop`: a backend that blocks it would hold up every other caller
         answer = run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
     except TimeoutError:
         return answer_from_results(done, language, f"hang: no answer within {timeout_s:g} s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,15 +10,28 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from gbnf_server.backends.base import Completion, Usage
+from gbnf_server.cli.model_options import ModelSource
+from gbnf_server.inspect.inspection import Inspection
+from gbnf_server.inspect.live_decoding import DecodingOptions
+from support.backends import FakeBackend
 from support.command_line import Gbnf
 from support.models import make_model
 
 SCHEMA = {"type": "object", "properties": {"count": {"type": "integer", "minimum": 5}}}
 TOOLS = [{"name": f"tool_{number}", "inputSchema": SCHEMA} for number in range(3)]
+
+
+class Model(FakeBackend):
+    """Answers with an empty object."""
+
+    def respond(self, *_given: Any, **_limits: Any) -> Completion:
+        return Completion("{}", "stop", Usage(1, 1))
 
 
 def test_the_file_contains_every_tool_and_nothing_from_elsewhere(gbnf: Gbnf, tmp_path: Path) -> None:
@@ -55,6 +69,49 @@ def test_the_grammar_is_that_of_the_options(gbnf: Gbnf, tmp_path: Path) -> None:
     tools = tmp_path / "tools.json"
     assert gbnf("inspect", "--tools", tools, "--call-format", "native", "--html", page).code == 0
     assert "textRest" in page.read_text("utf-8")  # a rule of answers in text
+
+
+@pytest.mark.parametrize("is_schema", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--open"],
+        ["--whitespace", "free"],
+        ["--property-order", "declared"],
+        ["--max-depth", "0"],
+        ["--open", "--whitespace", "compact", "--property-order", "declared", "--max-depth", "1"],
+    ],
+)
+def test_compile_prints_the_grammar_that_inspect_shows_and_decodes_with(
+    gbnf: Gbnf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], is_schema: bool
+) -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "boolean"}}}
+    properties = {"count": {"type": "integer"}, "list": {"type": "array", "items": inner}}
+    schema = {"type": "object", "properties": properties, "required": ["count", "list"]}
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(schema if is_schema else [{"name": "use", "inputSchema": schema}]))
+    shown: list[Inspection] = []
+    monkeypatch.setattr(
+        "gbnf_server.cli.inspect._serve", lambda inspection, *_, **__: shown.append(inspection)
+    )
+    monkeypatch.setattr(ModelSource, "open", lambda _: Model())
+    model = make_model(tmp_path / "model.gguf")
+    assert gbnf("inspect", path, *options, "--model", model).code == 0
+    [inspection] = shown
+    assert inspection.decoder is not None
+
+    def compiled(*more: str) -> str:
+        return gbnf("compile", path, *options, *more).out
+
+    grammar = inspection._view(0).grammar
+    assert grammar is not None
+    assert str(grammar) == (compiled() if is_schema else compiled("--step", "1"))
+    assert str(inspection._checker.grammar) == str(grammar)
+    [decoding] = asyncio.run(inspection.decoder.decode(DecodingOptions("use it", ("json",))))
+    assert decoding.grammar == (compiled() if is_schema else compiled("--final-answer"))
+    if is_schema:
+        assert grammar.matcher.match('{"count":1,"list":[],"z":1}').complete is ("--open" in options)
 
 
 def test_a_model_without_a_call_format_is_refused(gbnf: Gbnf, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from chat_templates import chat_templates
 from gbnf.calls import ToolCall
 from gbnf.tool_formats import ToolFormat, detect
 from gbnf_server.backends.prompts import find_tool_format
-from gbnf_server.inspect.grammar_view import GrammarChoice, view_tool
+from gbnf_server.inspect.grammar_choice import GrammarChoice
+from gbnf_server.inspect.grammar_view import view_tool
 from gbnf_server.inspect.text_view import TextChecker
 from support.effort import one_in, scaled
 from support.oracle import engine

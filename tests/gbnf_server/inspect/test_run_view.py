@@ -28,9 +28,7 @@ def recorded(folder: Path, *texts: str, lost_after: int | None = None) -> Record
     with RunRecorder(folder / "run.json") as recorder:
         context = Context(Workspace(folder / "work"))
         options = PlannerOptions(salvage=False)
-        planner = Planner(tools, script, options, context=context)
-        recorder.record(planner)
-        planner.run("go")
+        Planner(tools, script, options, context=context, recorder=recorder).run("go")
     [run] = read_runs(folder / "run.json")
     return run
 

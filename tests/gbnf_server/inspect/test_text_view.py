@@ -14,7 +14,7 @@ from gbnf.schema.document import Document
 from gbnf.schema.drafts import as_2020_12
 from gbnf.tools import Tool
 from gbnf_server.inspect.declarations import declared_at
-from gbnf_server.inspect.grammar_view import GrammarChoice
+from gbnf_server.inspect.grammar_choice import GrammarChoice
 from gbnf_server.inspect.text_view import MOST_CHARACTERS, TextChecker, TextView
 from support.oracle import engine
 from support.pools import BUNDLED
@@ -152,7 +152,8 @@ def test_what_may_come_next_in_a_call(text: str, said: str) -> None:
          "another item at the top level", [", null]"]),
         ({"type": "object", "patternProperties": {"^x": True}, "additionalProperties": False}, "{",
          "another property or the end of the object", None),
-        ({"type": "object", "properties": {"a": True, "b": True}, "dependentRequired": {"a": ["b"]}},
+        ({"properties": {"a": True, "b": True}, "dependentRequired": {"a": ["b"]}, "type": "object",
+          "additionalProperties": True},
          '{"a": 1', 'the property "b" or another property', None),
         ({"type": "integer", "enum": [10, 20, 30]}, "2", "the rest of 20", ["0"]),
         ({"enum": [{"a": 1}, {"b": 2}]}, '{"', 'or "b', ['a": 1}']),

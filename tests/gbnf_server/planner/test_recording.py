@@ -88,8 +88,7 @@ def recorded(
     context = Context(Workspace(folder / "work"), **({} if person is None else {"person": person}))
     path = folder / "run.json"
     with RunRecorder(path) as recorder:
-        planner = Planner(tools, script, PlannerOptions(salvage=False), context=context)
-        recorder.record(planner)
+        planner = Planner(tools, script, PlannerOptions(salvage=False), context=context, recorder=recorder)
         for number, _ in enumerate(planner.stream("go", text=False)):
             if on_event is not None:
                 on_event(number)

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -84,14 +83,10 @@ def recorded(
     with TemporaryDirectory() as folder:
         path, clock = Path(folder, "run.json"), clock or ticking()
         with RunRecorder(path) as recorder:
-            planner = SimpleNamespace(
-                backend=backend, answers=partial(answer, backend), hooks=(events.append,)
-            )
-            recorder.record(cast("Any", planner))
+            answers = recorder.recorded(partial(answer, backend), traces=backend.info().traces)
             context = Context(Workspace(Path(folder)))
-            environment = RunEnvironment(
-                planner.answers, context, (*planner.hooks, *hooks), lambda *_: {"time": "9:30"}, clock
-            )
+            heard = (events.append, recorder.add, *hooks)
+            environment = RunEnvironment(answers, context, heard, lambda *_: {"time": "9:30"}, clock)
             planning = plan("go", POOL, options or resolved(), turn="t", clock=clock)
             run = runs(planning, environment)
         [found] = read_runs(path)

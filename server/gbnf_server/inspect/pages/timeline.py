@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from itertools import count, groupby
 
 from markupsafe import Markup
 
 from gbnf_server.inspect.pages.rendering import render_template, tokens
 from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView, seconds
-from gbnf_server.planner.recording import GrammarLines, ranges
+from gbnf_server.planner.grammar_lines import GrammarLines
 
 _NARROWEST = 0.003
 """The least width of a bar, as a share of the time axis."""
@@ -63,8 +65,15 @@ def _entry(
         "bar": _bar(entry, view.total_s),
         "seconds": "" if entry.start_s is None else seconds(entry.duration_s),
         "number": (first_decoding or 0) + (entry.decoding or 0) if has_number else None,
-        "lines": "" if lines is None else ranges(lines),
+        "lines": "" if lines is None else _ranges(lines),
     }
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as the script reads them: "0-3 7"."""
+    steps = count()
+    runs = [list(run) for _, run in groupby(numbers, lambda number: number - next(steps))]
+    return " ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _bar(entry: EntryView, total_s: float) -> dict[str, str] | None:
