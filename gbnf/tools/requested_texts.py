@@ -43,7 +43,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     whose texts are in the request has none that are neither there nor in `results`, those so far, if the
     first ones have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and
     15", become the first of them. The two times of "from 14:00 to 16:30" become one interval. A calculation
-    with the two numbers of "18 % of 250" becomes that of the request's words.
+    with numbers of "18 % of 250", or of "10 plus 5 times 4", becomes that of the request.
     """
     request = request[:LONGEST_REQUEST]
     paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
@@ -51,7 +51,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
     names = names_in(request)
     calculation = _calculation(request)
-    numbers = sorted(_NUMBERS.findall(calculation.replace("/ 100 ", "")))
+    numbers = set(_NUMBERS.findall(calculation.replace("/ 100 ", "")))
     words_said = frozenset(TERM.findall(request.casefold()))
     groups = words_said | frozenset(TERM.findall(results.casefold()))
 
@@ -67,7 +67,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
     def spelled(text: str, _name: str) -> str:
-        if calculation and _ARITHMETIC.fullmatch(text) and sorted(_NUMBERS.findall(text)) == numbers:
+        if calculation and _ARITHMETIC.fullmatch(text) and numbers.issuperset(_NUMBERS.findall(text)):
             return calculation  # a small model divides 18 by 250
         inside = [other for other in texts if other != text and len(other) > 1 and other in text]
         if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
@@ -110,8 +110,25 @@ _OPERATORS: Final = re.compile(
 )
 
 
+_SIGNS: Final = {
+    **dict.fromkeys(("×", "times", "multiplied by"), "*"),
+    **dict.fromkeys(("÷", "divided by", "diviso"), "/"),
+    **dict.fromkeys(("plus", "più"), "+"),
+    **dict.fromkeys(("minus", "meno"), "-"),
+    "^": "**",
+}
+_SIGN: Final = re.compile(rf"\s*(\*\*|[*+]|{'|'.join(map(re.escape, _SIGNS))})\s*", re.IGNORECASE)
+_CHAIN: Final = re.compile(
+    rf"(?<![\w.,/-]){_NUMBERS.pattern}(?:{_SIGN.pattern}{_NUMBERS.pattern})+(?![\w/-]|[.,]\d|\s?%)",
+    re.IGNORECASE,
+)
+
+
 def _calculation(request: str) -> str:
-    """Return the only calculation of a request with two numbers: 18 % of 250; "" if there is none."""
+    """Return the only calculation of a request: 10 plus 5 times 4, 18 % of 250; "" if there is none."""
+    chains = [match[0] for match in _CHAIN.finditer(request)]
+    if len(chains) == 1 and not _OPERATORS.search(_CHAIN.sub("", request)):
+        return _SIGN.sub(lambda sign: f" {_SIGNS.get(sign[1].lower(), sign[1])} ", chains[0])
     if len(_NUMBERS.findall(request)) == 2 and len(_OPERATORS.findall(request)) < 2:
         for words, expression in OPERATIONS.items():
             pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
@@ -302,13 +319,14 @@ _DICTATED: Final = re.compile(
 _ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
 _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
 _MESSAGE: Final = re.compile(
-    rf"\b(?:let|tell|inform|notify|(?:e-?)?mail|message|write(?:\s+to)?|avvisa|informa|scrivi\s+a"
+    rf"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa|scrivi\s+a"
     rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
     r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)"
     r"|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
     r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
     re.IGNORECASE,
 )
+_ENUMERATION: Final = re.compile(r"(?:\w+ ?){1,3}(?:, (?:\w+ ?){1,3})*,? (?:and|e) \w+")
 _GREETING: Final = re.compile(
     r"\W*+(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*+\w*+\W*+)*+", re.IGNORECASE
 )
@@ -347,7 +365,7 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
-    if match is None or asks_for_several(match["text"]):
+    if match is None or (asks_for_several(match["text"]) and not _ENUMERATION.fullmatch(match["text"])):
         return dict(arguments)
     recipients = re.findall(_ADDRESS, match["recipients"])
     if not _texts_in(arguments).issuperset(recipients):
@@ -443,6 +461,24 @@ def sources(request: str) -> frozenset[str]:
     others = {path for before, path in paths if not _SOURCE.search(before)}
     has_target = any(_DESTINATION.search(before) for before, path in paths if path in others)
     return frozenset(path for _, path in paths) - others if has_target else frozenset()
+
+
+def with_sources(arguments: Mapping[str, Any], request: str, done: Collection[str]) -> dict[str, Any]:
+    """Return the arguments of a call that reads, with the files that the request says to read.
+
+    In place of others that it names: for "save 'x' to a.txt, and read b.txt", a small model reads a.txt.
+    `done`: texts of the calls before.
+    """
+    request = request[:LONGEST_REQUEST]
+    paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
+    read = [path for before, path in paths if _SOURCE.search(before) and path not in done]
+    others = {path for _, path in paths if "@" not in path}.difference(read)
+    if not read or not _texts_in(arguments).isdisjoint(read):
+        return dict(arguments)
+    return {
+        name: read if isinstance(value, list) and value and others.issuperset(map(str, value)) else value
+        for name, value in arguments.items()
+    }
 
 
 def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:

@@ -31,6 +31,7 @@ from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.coverage import argument_values
+from gbnf.tools.ranking import file_tools
 from gbnf.tools.requested_texts import (
     appends,
     contents,
@@ -49,7 +50,7 @@ from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.progress import has_nothing_new
 from gbnf_server.planner.requested_tools import writes_files
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.step_references import fill_references
+from gbnf_server.planner.step_references import fill_references, result_entries
 from gbnf_server.planner.tool_offer import OfferedTools
 
 _MOST_NAMED = 3
@@ -79,12 +80,16 @@ class AcceptedCall:
 def check_completion(completion: Completion, offer: OfferedTools, state: RunState) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
     parsed = _read(completion, offer, state.options)
+    if ends_blank := _ends_blank(completion):
+        repairs = (*parsed.repairs, "texts: without the blank lines that were repeated at their end")
+        parsed = replace(parsed, call=_without_blank_end(parsed.call), repairs=repairs)
     if state.options.guidance.corrects_answers:
         parsed = replace(parsed, preface="")  # it is asked as in its benches: with its calls alone
         parsed = parsed if state.succeeded else with_proposed_call(parsed, offer)
     try:
         accepted = check_call(_prepared(parsed, offer, state), offer, state)
-        _check_length(accepted.tool, completion)
+        if not ends_blank:
+            _check_length(accepted.tool, completion)
         return accepted
     except CallRefusedError as refused:
         name = None
@@ -154,6 +159,12 @@ def _check_change(
 def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) -> Iterator[str]:
     """Yield why a small model may not make a change."""
     entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
+    texts = argument_values(arguments)
+    if tool.offer.markers and file_tools([tool]) and (own := sorted(texts & _made(state))):
+        yield f"{own[0]} was made in this run; change what the request names"
+    if file_tools([tool]) or file_tools([tool], "folder"):
+        for address in sorted(text for text in texts if _ADDRESS.fullmatch(text)):
+            yield f"{address} is an address and no file; send it a message"
     if unread := _unread(arguments, state):
         yield f"read {unread} first, so that what is in it stays"
     if _adds_nothing(arguments, state):
@@ -170,6 +181,22 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
             stem = path.rpartition("/")[2].casefold().partition(".")[0]
             if not any(re.search(rf"\b{word}", request) for word in re.findall(r"\w{3,}", stem)):
                 yield f"{path} exists, and the request does not name it; write to another file, or answer"
+
+
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+def _made(state: RunState) -> frozenset[str]:
+    """Return the paths that calls of this run have made, and that the request names only once."""
+    writes = {tool.name for tool in state.order.tools if tool.run.effect == "write"}
+    made = {
+        entry
+        for step in state.steps
+        if step.name in writes and step.result is not None
+        for entry in result_entries(step.result)
+        if isinstance(entry, str)
+    }
+    return frozenset(entry for entry in made if state.request.count(entry) == 1)
 
 
 _EDITS = re.compile(
@@ -218,6 +245,32 @@ def _check_length(tool: Tool, completion: Completion) -> None:
     else:
         return
     raise CallRefusedError("truncated", _repeats(completion) or error)
+
+
+_BLANK = r"(?:\\[nrt]|\s)"
+_BLANK_END = re.compile(rf"{_BLANK}*\"?[\s\]}})]*(?:</?[\w=.-]+>\s*)*`*\s*")
+
+
+def _ends_blank(completion: Completion) -> bool:
+    """Return whether a call was ended only since a text at its end went on with blank lines."""
+    start = completion.shortened_at
+    return (
+        start is not None
+        and completion.finish_reason == "stop"
+        and re.fullmatch(rf"{_BLANK}+", completion.repeated) is not None
+        and _BLANK_END.fullmatch(completion.text, start) is not None
+    )
+
+
+def _without_blank_end(value: Any) -> Any:
+    match value:
+        case str():
+            return re.sub(r"\s{3,}\Z", "", value)
+        case Mapping():
+            return {key: _without_blank_end(member) for key, member in value.items()}
+        case list():
+            return [*map(_without_blank_end, value)]
+    return value
 
 
 def _repeats(completion: Completion) -> str:

@@ -13,6 +13,7 @@ from gbnf.prompts.messages import suggest_tool
 from gbnf.protocols.call_protocols import CallsInText
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.coverage import argument_values
 from gbnf.tools.evidence import with_stated_choices
 from gbnf.tools.ranking import file_tools
 from gbnf.tools.requested_texts import (
@@ -22,6 +23,7 @@ from gbnf.tools.requested_texts import (
     with_folders,
     with_known_paths,
     with_message,
+    with_sources,
 )
 from gbnf_server.planner.requested_tools import asked_for, writes_files
 from gbnf_server.planner.run_state import RunState
@@ -75,6 +77,8 @@ def _completed(
     if offer.evidence is not None:
         arguments = with_stated_choices(arguments, called, offer.evidence)
     if called.run.effect == "read":
+        done = frozenset[str]().union(*(argument_values(call["arguments"]) for call in state.done_calls))
+        arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
     elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
         arguments = with_folders(arguments)  # the file is still to be written

@@ -21,6 +21,7 @@ from gbnf.tools.requested_texts import (
     with_content,
     with_known_paths,
     with_message,
+    with_sources,
 )
 from support.json_values import json_values
 
@@ -363,6 +364,10 @@ def test_texts_are_written_as_the_request_spells_them(
         ("how much is 48 times 17", "48 + 17", "48 * 17"),
         ("100 minus 7.5", "7.5 - 100", "100 - 7.5"),
         ("12 diviso per 5", "5 / 12", "12 / 5"),
+        ("quanto è 9896 ** 5?", "9896 * 5", "9896 ** 5"),
+        ("2 ^ 10", "2 * 10", "2 ** 10"),
+        ("10 plus 4975 times 4, into a.txt", "10 + 4975", "10 + 4975 * 4"),
+        ("3 × 4 ÷ 5", "3 + 4", "3 * 4 / 5"),
         # as the model has it: with other numbers, or of a request that says more
         ("what is 18 % of 250?", "0.18 * 250", None),
         ("what is 18 % of 250?", "18 / 100 * 250", None),
@@ -371,6 +376,13 @@ def test_texts_are_written_as_the_request_spells_them(
         ("what is -5 plus 3?", "-5 + 3", None),
         ("half of 8 plus 4", "8 / 2 + 4", None),
         ("18 % of 250 plus 3", "18 + 250", None),
+        ("twice 5 plus 3", "2 * 5 + 3", None),
+        ("(2 + 3) * 4", "(2 + 3) * 4", None),
+        ("10 plus 5 times 4", "10 + 20", None),  # the second of two steps
+        ("1 + 2 or 3 + 4", "1 - 2", None),
+        ("2 + 3,5", "2 - 3", None),
+        ("100 + 20 %", "100 * 20", None),
+        ("from 3-4 + 5/6", "3 * 5", None),
         ("what is 20 % off 80?", "80 - 20", None),
         ("100 plus 20 %", "100 * 20", None),
         ("drive 50 per 2 hours", "50 / 2", None),
@@ -394,6 +406,8 @@ ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
         ("please let ann@example.com know that dinner is at 8.30.", "Sorry.", "dinner is at 8.30"),
         ("mail ann@example.com: the train is late", "Hello Ann!", "the train is late"),
         ("mail ann@example.com saying that it rains", "", "it rains"),
+        ("send a note to ann@example.com: milk and bread", "Hello!", "milk and bread"),
+        ("mail to ann@example.com: the red one, milk and bread.", "", "the red one, milk and bread"),
         ("scrivi a ann@example.com che la cena è alle otto", "Ciao!", "la cena è alle otto"),
         # as the model words it: in other words, in another language, from results
         ("let ann@example.com know that dinner is at eight", "Dinner is ready at eight.", None),
@@ -441,7 +455,28 @@ def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
     assert with_message(call, "mail ann@example.com: the train is late") == call
 
 
-@pytest.mark.parametrize("repeated", [" ", "that ", "ann@example.com, ", "a. ", "should have "])
+@pytest.mark.parametrize(
+    ("request_", "read", "meant"),
+    [
+        ("write 'pen' to list.xml. Also read burden.xml and mail it", ["list.xml"], ["burden.xml"]),
+        ("save 'x' to a.txt, open b.txt and c.txt", ["a.txt"], ["b.txt"]),
+        ("read a.txt and write it to b.txt", ["a.txt"], None),
+        ("read a.txt and write it to b.txt", ["a.txt", "b.txt"], None),
+        ("read a.txt and mail it to ann@example.com", ["notes.txt"], None),  # it looks elsewhere
+        ("does b.txt say what a.txt says?", ["b.txt"], None),
+        ("read done.txt, and write it to b.txt", ["b.txt"], None),
+    ],
+)
+def test_the_file_that_a_request_says_to_read_is_read(
+    request_: str, read: list[str], meant: list[str] | None
+) -> None:
+    assert with_sources({"paths": read}, request_, {"done.txt"}) == {"paths": meant or read}
+    assert with_sources({"path": read[0]}, request_, {"done.txt"}) == {"path": read[0]}
+
+
+@pytest.mark.parametrize(
+    "repeated", [" ", "that ", "1 + ", "2 * 3 ", "ann@example.com, ", "a. ", "should have "]
+)
 def test_a_long_request_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
     written = {**ANN, "body": "Hello!"}
     request_ = f"tell ann@example.com: {repeated * 2000}?x"

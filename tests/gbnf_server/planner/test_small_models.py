@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -666,3 +667,44 @@ def test_a_file_that_was_only_found_is_not_written_over(query: str, is_written: 
     replies = [{"entries": ["wiki/home.md"]}, {"entries": ["wiki/home.md"]}]
     driven = drive(query, written(find), written(write), "It is done.", replies=replies)
     assert any(effect.tool.name == "write_files" for effect in driven.of(ExecuteTool)) == is_written
+
+
+@pytest.mark.parametrize(
+    ("request_", "may"), [("tidy up, delete drafts", False), ("make a/b, then delete a/b", True)]
+)
+def test_what_a_run_has_made_is_deleted_only_if_the_request_names_it_again(request_: str, may: bool) -> None:
+    request_ = request_ if may else f"make the folder a/b and {request_}"
+    make = {"name": "create_dirs", "arguments": {"paths": ["a/b"]}}
+    delete = {"name": "delete_files", "arguments": {"paths": ["a/b"]}}
+    texts = [written(make), *[written(delete)] * 3, *["Done."] * 3]
+    driven = drive(request_, *texts, replies=[{"entries": ["a/b"]}] * 4)
+    assert ("delete_files" in [effect.tool.name for effect in driven.of(ExecuteTool)]) == may
+
+
+def test_no_file_has_an_address_for_its_name() -> None:
+    request_ = "write ann@example.com that dinner is ready"
+    write = {"files": [{"path": "ann@example.com", "content": "dinner is ready"}]}
+    driven = drive(request_, *[written({"name": "write_files", "arguments": write})] * 3, *["No."] * 3)
+    assert not driven.of(ExecuteTool)
+    assert driven.run.outcome != "failed"
+
+
+@pytest.mark.parametrize(
+    ("repeated", "rest", "executed"),
+    [
+        ("\\n", '"}]}}', "milk"),
+        (" ", '  "}]}}', "milk"),
+        ("\\n", 'x"}]}}', None),  # more was cut than blank lines
+        ("\\n", '", "path": "a"}]}}', None),
+        ("milk", '"}]}}', None),
+    ],
+)
+def test_a_text_that_goes_on_with_blank_lines_ends_before_them(
+    repeated: str, rest: str, executed: str | None
+) -> None:
+    path = "" if "path" in rest else '"path": "a.txt", '
+    begun = f'{{"name": "write_files", "arguments": {{"files": [{{{path}"content": "milk{repeated * 30}'
+    cut = replace(completion(begun + rest), shortened_at=len(begun), repeated=repeated)
+    driven = drive("write milk to a.txt", cut, *["Done: milk."] * 3, replies=[{"entries": ["a.txt"]}])
+    contents = [effect.arguments["files"][0]["content"] for effect in driven.of(ExecuteTool)]
+    assert contents == ([] if executed is None else [executed])
