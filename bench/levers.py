@@ -1,6 +1,6 @@
 """What is each of the rules for small models worth, in whole requests? All of them, none, and all but one.
 
-    python bench/levers.py --model F.gguf [--suite NAME …] [--rule NAME …]
+    python bench/levers.py --model F.gguf [--suite NAME …] [--without RULE|nothing|any …]
 
 Runs the suites as `gbnf run` would, everything approved, without one rule of `Guidance` at a time. Columns:
 the requests that ended as expected, the wrong calls of a run, and how often something was changed that no
@@ -24,15 +24,12 @@ from tables import new_table, parser_of, show
 
 RULES = tuple(rule.name for rule in fields(Guidance))
 AS_RUN = {"max_tools": "auto"}
-
-
-def configurations(rules: tuple[str, ...]) -> tuple[Configuration, ...]:
-    """Return one with all rules, one with none, and one without each of these."""
-    return (
-        Configuration("all", "as `gbnf run` does it", AS_RUN),
-        Configuration("none", "without any rule", AS_RUN | {"hints": False}),
-        *(Configuration(rule, f"without {rule}", AS_RUN, without=(rule,)) for rule in rules),
-    )
+CONFIGURATIONS = {
+    "nothing": Configuration("nothing", "as `gbnf run` does it", AS_RUN),
+    "any": Configuration("any", "without any rule", AS_RUN | {"hints": False}),
+    **{rule: Configuration(rule, f"without {rule}", AS_RUN, without=(rule,)) for rule in RULES},
+}
+"""By what is taken away."""
 
 
 def main() -> None:
@@ -40,12 +37,12 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--suite", nargs="+", default=["fresh", "abstention", "decoys"])
-    parser.add_argument("--rule", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--without", nargs="+", choices=CONFIGURATIONS, default=[*CONFIGURATIONS])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("gbnf-bench"))
     options = parser.parse_args()
     source = ModelSource(model=options.model, threads=options.threads)
-    compared = configurations(tuple(options.rule))
+    compared = tuple(CONFIGURATIONS[name] for name in options.without)
     task = BenchTask(source, compared, RunOptions(), Console(stderr=True), out=options.out)
     numbers = run_suites(task, options.suite, None).to_json()["numbers"]
     table = new_table("without|requests|converged|wrong calls|blocked|destroyed")
@@ -53,10 +50,9 @@ def main() -> None:
         measures = numbers[configuration.name]["all"]
         values = {key: measure["value"] or 0.0 for key, measure in measures.items()}
         count = measures["converged"]["cases"]
-        title = {"all": "nothing: all of them", "none": "any"}.get(configuration.name, configuration.name)
         converged = f"{round(values['converged'] * count)} ({values['converged']:.0%})"
         rest = (f"{values[key]:.2f}" for key in ("wrong_but_valid", "blocked", "destroyed"))
-        table.add_row(title.replace("_", " "), str(count), converged, *rest)
+        table.add_row(configuration.name.replace("_", " "), str(count), converged, *rest)
     show(table)
 
 
