@@ -288,10 +288,11 @@ def _file_path(text: str) -> str:
     return "" if "@" in text else text.replace("\\", "/").removeprefix("./").casefold()
 
 
-def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, Any]:
     """Return the arguments of a call that makes folders with the folders of the files in them.
 
     For a request that has a file to be written, too: a small model makes a folder of the file's name.
+    `request`: only folders that it names apart from the file, too.
     """
 
     def folder(value: Any) -> Any:
@@ -299,7 +300,8 @@ def with_folders(arguments: Mapping[str, Any]) -> dict[str, Any]:
             is_texts = all(isinstance(item, str) for item in value)
             return list(dict.fromkeys(folder(item) for item in value)) if is_texts else value
         parent, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
-        return parent if parent and _FILE_NAME.fullmatch(name) else value
+        is_named = not request or re.search(rf"{re.escape(parent)}(?![\w/])", request[:LONGEST_REQUEST])
+        return parent if parent and _FILE_NAME.fullmatch(name) and is_named else value
 
     return {name: folder(value) for name, value in arguments.items()}
 
@@ -378,7 +380,8 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
 
     def dictated(text: str, name: str) -> str:
         is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
-        is_other = is_subject and set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(message))
+        is_other = set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(message))
+        is_other = is_subject and (is_other or _ENUMERATION.fullmatch(match["text"]) is not None)
         return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))

@@ -28,7 +28,7 @@ from gbnf.prompts.descriptions import call_skeleton, copied_placeholder
 from gbnf.prompts.messages import suggest_tool
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.strict_json import nests_deeper
+from gbnf.strict_json import nests_deeper, scalars_of
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.coverage import argument_values
 from gbnf.tools.ranking import file_tools
@@ -50,7 +50,7 @@ from gbnf_server.planner.prerequisites import named
 from gbnf_server.planner.progress import has_nothing_new
 from gbnf_server.planner.requested_tools import writes_files
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.step_references import fill_references, result_entries
+from gbnf_server.planner.step_references import fill_references
 from gbnf_server.planner.tool_offer import OfferedTools
 
 _MOST_NAMED = 3
@@ -160,8 +160,8 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     """Yield why a small model may not make a change."""
     entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
     texts = argument_values(arguments)
-    if tool.offer.markers and file_tools([tool]) and (own := sorted(texts & _made(state))):
-        yield f"{own[0]} was made in this run; change what the request names"
+    for path in sorted(texts & _made(tool, state)):
+        yield f"{path} was made in this run; change what the request names"
     if file_tools([tool]) or file_tools([tool], "folder"):
         for address in sorted(text for text in texts if _ADDRESS.fullmatch(text)):
             yield f"{address} is an address and no file; send it a message"
@@ -186,17 +186,19 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
-def _made(state: RunState) -> frozenset[str]:
-    """Return the paths that calls of this run have made, and that the request names only once."""
-    writes = {tool.name for tool in state.order.tools if tool.run.effect == "write"}
-    made = {
-        entry
-        for step in state.steps
-        if step.name in writes and step.result is not None
-        for entry in result_entries(step.result)
-        if isinstance(entry, str)
-    }
-    return frozenset(entry for entry in made if state.request.count(entry) == 1)
+def _made(tool: Tool, state: RunState) -> frozenset[str]:
+    """Return the paths that calls of this run have made, and that a tool for files may not change.
+
+    What deletes may only change those that the request names twice; what writes, no file of a mail.
+    """
+    if not file_tools([tool]):
+        return frozenset()
+    deletes = bool(tool.offer.markers)
+    makers = {other.name for other in state.order.tools if other.run.effect == "write"}
+    makers -= set() if deletes else {other.name for other in file_tools(state.order.tools)}
+    results = [step.result for step in state.steps if step.name in makers and step.result is not None]
+    made = {text for text in scalars_of(results) if isinstance(text, str)}
+    return frozenset(text for text in made if state.request.count(text) <= deletes)
 
 
 _EDITS = re.compile(

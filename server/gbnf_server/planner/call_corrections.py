@@ -71,8 +71,10 @@ def _completed(
     arguments: dict[str, Any], called: Tool, offer: OfferedTools, state: RunState, results_text: str
 ) -> dict[str, Any]:
     """Return the arguments of a call with what the request and the results say of files and choices."""
-    results = [step.result for step in state.steps if step.result is not None]
-    if results and isinstance(entries := results[-1].get("entries"), list):
+    reads = {tool.name for tool in state.order.tools if tool.run.effect == "read"}
+    steps = [step for step in state.steps if step.result is not None]
+    steps = [step for step in steps if step.name in reads] or steps
+    if steps and isinstance(entries := (steps[-1].result or {}).get("entries"), list):
         arguments = with_content(arguments, state.request, entries)
     if offer.evidence is not None:
         arguments = with_stated_choices(arguments, called, offer.evidence)
@@ -80,8 +82,9 @@ def _completed(
         done = frozenset[str]().union(*(argument_values(call["arguments"]) for call in state.done_calls))
         arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
-    elif _only_makes_folders(called) and any(map(writes_files, asked_for(state.described, state))):
-        arguments = with_folders(arguments)  # the file is still to be written
+    elif _only_makes_folders(called):
+        writes = any(map(writes_files, asked_for(state.described, state)))  # the file is still to be written
+        arguments = with_folders(arguments, "" if writes else state.request)
     return arguments
 
 

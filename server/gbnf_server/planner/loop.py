@@ -415,11 +415,11 @@ class _Loop(ModelCalls):
         # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
         is_text = is_text or (is_answer and not offer.own)
-        if state.lead.choice and not state.succeeded:
+        if is_text and state.lead.choice and not state.succeeded:
+            state.lead.speaks = is_about(state.request, state.order.tools) is False
+        if self.options.asks_first and not (offer.own or is_answer or state.succeeded):
             # where only the answer is left, it writes the same call again
-            is_call = not offer.own and refused.refusal in {"invalid", "unparsed"} and not is_answer
-            is_other = is_text and is_about(state.request, state.order.tools) is False
-            state.lead.speaks = state.lead.speaks or is_call or is_other
+            state.lead.speaks = state.lead.speaks or refused.refusal in {"invalid", "unparsed"}
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

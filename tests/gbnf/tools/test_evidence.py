@@ -450,6 +450,12 @@ def test_a_message_that_is_the_subject_is_the_text_where_that_has_nothing_of_it(
     assert with_message({**ANN, "body": body}, request_) == {**ANN, "body": body}
 
 
+def test_a_list_that_is_mailed_is_not_told_in_other_words() -> None:
+    call = {"to": ["ann@example.com"], "subject": "Milk and bread", "body": "I have just bought the milk."}
+    expected = {**call, "body": "milk and bread"}
+    assert with_message(call, "mail ann@example.com: milk and bread") == expected
+
+
 def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
     call = {**ANN, "body": "The train is late.", "html_body": "", "attachment": {"content": ""}}
     assert with_message(call, "mail ann@example.com: the train is late") == call

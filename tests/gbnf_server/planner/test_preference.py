@@ -445,3 +445,17 @@ def test_no_folder_is_made_of_an_address_where_nothing_can_be_mailed() -> None:
         texts = [chosen({name: 0.9, "get_now": 0.1}), odds(9), *[completion("Sorry.")] * 3]
         driven = drive_by_hand(pool, texts, query=query, options=resolved(**ASKED))
         assert (name in driven.of(StepStarted)[0].tools) == is_offered
+
+
+def test_where_only_the_answer_is_left_a_call_is_followed_by_a_question_without_tools() -> None:
+    [send] = [tool for tool in BUNDLED if tool.name == "send_messages"]
+    mail = {"name": "send_messages", "arguments": {"to": ["me"], "body": "A canoe."}}
+    driven = drive_by_hand(
+        (send,),
+        [completion(text) for text in (written(mail), "I cannot do that.")],
+        query="resize my canoe",
+        options=resolved(**ASKED),
+    )
+    first, again = (effect.request for effect in driven.of(CallModel))
+    assert (bool(first.tools), bool(again.tools)) == (True, False)
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "I cannot do that.")

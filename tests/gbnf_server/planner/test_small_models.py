@@ -708,3 +708,33 @@ def test_a_text_that_goes_on_with_blank_lines_ends_before_them(
     driven = drive("write milk to a.txt", cut, *["Done: milk."] * 3, replies=[{"entries": ["a.txt"]}])
     contents = [effect.arguments["files"][0]["content"] for effect in driven.of(ExecuteTool)]
     assert contents == ([] if executed is None else [executed])
+
+
+def test_what_was_read_is_mailed_after_a_folder_was_made() -> None:
+    request_ = (
+        "make a folder plans for the file plans/list.xml. Also read boat.xml and email it to ann@example.com"
+    )
+    calls = [
+        {"name": "read_files", "arguments": {"paths": ["boat.xml"]}},
+        {"name": "create_dirs", "arguments": {"paths": ["plans/list.xml"]}},
+        {
+            "name": "send_messages",
+            "arguments": {"to": ["ann@example.com"], "subject": "boat", "body": "I cannot help."},
+        },
+    ]
+    replies = [{"entries": ["the oars are wet"]}, {"entries": ["plans"]}, {"sent_to": ["ann@example.com"]}]
+    driven = drive(request_, *map(written, calls), "The oars are wet.", replies=replies)
+    read, make, send = (effect.arguments for effect in driven.of(ExecuteTool))
+    assert read == calls[0]["arguments"]
+    assert make == {"paths": ["plans"]}
+    assert send["body"] == "the oars are wet"
+
+
+def test_the_file_of_a_mail_is_not_written_over() -> None:
+    mail = {"to": ["ann@example.com"], "subject": "order", "body": "the order is ready"}
+    over = {"files": [{"path": "outbox/order.eml", "content": "the order is ready"}]}
+    calls = [{"name": "send_messages", "arguments": mail}, {"name": "write_files", "arguments": over}]
+    request_ = "mail ann@example.com: the order is ready. Then write the text done to log.txt"
+    replies = [{"sent_to": ["ann@example.com"], "file": "outbox/order.eml"}, {"entries": []}]
+    driven = drive(request_, *map(written, calls), *["Done."] * 3, replies=replies)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["send_messages"]
