@@ -27,7 +27,6 @@ from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
 from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
-    DEMO_MODEL_NAME,
     BackendEvent,
     Completion,
     Dialect,
@@ -35,6 +34,7 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
+    default_prompt_style,
 )
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
@@ -115,7 +115,7 @@ class InProcess(RequestBackend):
         self.dialect: Dialect = "gbnf"
         self._info = ModelInfo(
             name=self.name,
-            prompt_style=prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full"),
+            prompt_style=prompt_style or default_prompt_style(model.name),
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             template_variables=self._template.variables,
