@@ -102,14 +102,14 @@ class _Newlines:
             if kind == "LPAR":
                 depth += 1
                 if depth > MAX_NESTING:
-                    raise _TooDeepError(token)
+                    raise _DeepParenthesesError(token)
             elif kind == "_RPAR" and depth:
                 depth -= 1
             continues = kind in {"_DEFINES", "_PIPE"}
             yield token
 
 
-class _TooDeepError(GbnfError):
+class _DeepParenthesesError(GbnfError):
     """Parentheses that are nested too deep. Its argument is the first that is."""
 
 
@@ -204,7 +204,7 @@ class GbnfReader:
                 return _parser().parse(text)
             except UnexpectedInput as error:
                 fault = _syntax_error(text, error)
-            except _TooDeepError as error:
+            except _DeepParenthesesError as error:
                 problem = f"parentheses nested deeper than {MAX_NESTING}"
                 fault = "G009", error.args[0].start_pos, problem, "Make rules of the inner groups.", 1
             self._report(*fault)

@@ -323,7 +323,7 @@ class EitherReader:
         return shared
 
 
-def union(first: Grammar, second: Grammar) -> Grammar:
+def either_grammar(first: Grammar, second: Grammar) -> Grammar:
     """Return the grammar of the texts in either language."""
     one_rules, other_rules = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
     root = alt(Ref(one_rules.root), Ref(other_rules.root))

@@ -24,7 +24,7 @@ from gbnf.regular.pattern_syntax import (
     Concatenation,
     End,
     Lookaround,
-    Node,
+    PatternNode,
     Repetition,
     Start,
     contains,
@@ -55,7 +55,7 @@ class Condition(NamedTuple):
 
 
 #: The steps from a position: the positions that may follow under each set of conditions.
-Steps = Mapping[frozenset[Condition], int]
+Transitions = Mapping[frozenset[Condition], int]
 UNCONDITIONAL: frozenset[Condition] = frozenset()
 
 
@@ -77,7 +77,9 @@ class PositionAutomaton:
     of characters. `sink`: positions; where all of them may follow, any text is accepted; 0 for none.
     """
 
-    def __init__(self, node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding) -> None:
+    def __init__(
+        self, node: PatternNode, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
+    ) -> None:
         """Build it. `before` is what precedes the whole. Raises TooManyStatesError."""
         builder = _Builder(boundaries=contains(node, Boundary))
         whole = builder.visit(node)
@@ -90,7 +92,7 @@ class PositionAutomaton:
             whole = builder.join(whole, rest)
         whole = builder.join(_PositionSets(nullable=False, first=START, last=START), whole)
         builder.join(whole, _PositionSets(nullable=False, first=END, last=END))
-        self.steps: tuple[Steps, ...] = tuple(
+        self.steps: tuple[Transitions, ...] = tuple(
             builder.resolve(number, before) for number in range(len(builder.follow))
         )
         self.sets: Mapping[CharSet, int] = builder.sets
@@ -120,7 +122,7 @@ class _Builder:
         if self.work > MAX_WORK:
             raise TooManyStatesError(MAX_WORK, "steps to build")
 
-    def visit(self, node: Node) -> _PositionSets:
+    def visit(self, node: PatternNode) -> _PositionSets:
         match node:
             case Chars(chars):
                 return self._chars(chars)
@@ -175,7 +177,7 @@ class _Builder:
                     self.words |= position
         return _PositionSets(nullable=False, first=positions, last=positions)
 
-    def _repetition(self, item: Node, minimum: int, maximum: int | None) -> _PositionSets:
+    def _repetition(self, item: PatternNode, minimum: int, maximum: int | None) -> _PositionSets:
         # x{2,} -> x x+      x{2,4} -> x x (x (x)?)?      (x?){2,4} -> (x?)(x?)((x?)(x?)?)?
         if maximum == 0:
             return _NO_POSITIONS
@@ -191,7 +193,7 @@ class _Builder:
             tail = self.join(self.visit(item), tail)
         return tail
 
-    def resolve(self, number: int, before: Preceding) -> Steps:
+    def resolve(self, number: int, before: Preceding) -> Transitions:
         """Return the steps from a position, with the assertions in between resolved where possible.
 
         `before` is what precedes the whole expression.

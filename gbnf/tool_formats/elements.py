@@ -71,7 +71,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ValueContext:
     """Where a value is read: its key ("" of an item), what is allowed there, patterns of what may follow."""
 
     key: str
@@ -140,7 +140,7 @@ class ElementReader:
             take(begin if key is None else f"{begin}{json_of(key)}: ")
             inner = location.item(count) if key is None else location.property(key)
             self._declared = None if depth else frozenset(location.names)
-            yield from self._value(group, _Place(key or "", inner, follow, depth), take)
+            yield from self._value(group, _ValueContext(key or "", inner, follow, depth), take)
             count += 1
         take(members.brackets[1] if count else members.brackets)
 
@@ -151,7 +151,7 @@ class ElementReader:
             return (yield from self._cursor.match(members.end)) is not None
         return (yield from self._cursor.match(after, read=False)) is not None
 
-    def _value(self, group: FormGroup, place: _Place, take: Take) -> Steps[None]:
+    def _value(self, group: FormGroup, place: _ValueContext, take: Take) -> Steps[None]:
         """Read a value, and what comes after it."""
         if place.depth > _DEPTH:
             raise UnreadableError("the arguments are nested too deeply")
@@ -172,7 +172,7 @@ class ElementReader:
         yield from self._plain_value(forms, raw, place, take)
 
     def _plain_value(
-        self, forms: Mapping[JsonType, ValueForm], raw: ValueForm | None, place: _Place, take: Take
+        self, forms: Mapping[JsonType, ValueForm], raw: ValueForm | None, place: _ValueContext, take: Take
     ) -> Steps[None]:
         key, types = place.key, place.location.types
         afters = frozenset(form.after for form in forms.values())
@@ -325,7 +325,7 @@ class ElementReader:
             self.problem = f"the text of {key[:80]!r} has more than one reading"
 
     def _nested_value(
-        self, kinds: set[JsonType], after: Delimiters, place: _Place, take: Take
+        self, kinds: set[JsonType], after: Delimiters, place: _ValueContext, take: Take
     ) -> Steps[bool]:
         """Read an array or object if one begins here."""
         assert self._nested is not None

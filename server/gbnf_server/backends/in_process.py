@@ -160,7 +160,7 @@ class InProcess(RequestBackend):
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`."""
-        stop, pieces = Cancellation(), _Pieces()
+        stop, pieces = Cancellation(), _PieceQueue()
         self._calls.add(stop)
         answered = run_in_thread(partial(self._answer_request, request, stop, pieces))
         answered.add_done_callback(lambda _: self._calls.discard(stop))
@@ -184,7 +184,7 @@ class InProcess(RequestBackend):
         now = time.monotonic()
         return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
-    def _answer_request(self, request: Request, stop: Cancellation, pieces: _Pieces) -> Completion:
+    def _answer_request(self, request: Request, stop: Cancellation, pieces: _PieceQueue) -> Completion:
         """Answer a request, in a thread."""
         truncation = self._truncation if request.truncation.keeps_all else request.truncation
         sampler = Sampler(request.temperature, request.seed, truncation)
@@ -318,7 +318,7 @@ class ChatTemplate:
             raise ConversationRefusedError(error) from None
 
 
-class _Pieces:
+class _PieceQueue:
     """Hands pieces from the thread that decodes to the event loop that awaits them, in `arrived`.
 
     The loop is woken at most once in `_WAKE_S`, for all that have come meanwhile: it takes the interpreter

@@ -46,7 +46,7 @@ from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_
 from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, has_smollm2, smollm2_path
 from gbnf_server.system.processes import describe_exit, run_program
 
-State = Literal["ok", "limited", "broken"]
+CheckState = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slow; `broken`: something required does not work."""
 
 _LIMIT_S = 60.0  # for a program that prints its version
@@ -79,7 +79,7 @@ class Check:
     """The result of one check. `fix`: how to improve it, "" if there is nothing to do."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     fix: str = ""
 

@@ -23,11 +23,18 @@ from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
 from gbnf.tools.request_values import LONGEST_REQUEST
-from gbnf_server.backends.answer import Answered, AnswerSource, Asked, ReadCall, answer, collect_answer
-from gbnf_server.backends.answer import AnswerEvent as BackendAnswerEvent
+from gbnf_server.backends.answer import (
+    Answered,
+    AnswerEvent,
+    AnswerSource,
+    Asked,
+    ReadCall,
+    answer,
+    collect_answer,
+)
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
-from gbnf_server.gateway.answers import GRAMMAR_IGNORED, AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import GRAMMAR_IGNORED, Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     GbnfText,
@@ -98,7 +105,7 @@ class Engine(Answers):
         """
         await self._compiled(request, backend, owner)
 
-    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[ReplyEvent, None]:
         """Yield the events of the answers of a request.
 
         If it is streamed, they come as they are decoded, the first with the first token: an error before it
@@ -306,7 +313,7 @@ def _user_text(messages: Sequence[Message]) -> str:
 
 async def _answer_without(
     tools: tuple[Tool, ...], messages: Sequence[Message], backend: Backend, asked: Asked
-) -> AsyncGenerator[BackendAnswerEvent, None]:
+) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer to a request that is about none of the tools that its prompt declares.
 
     A small model may propose a call all the same. It is made if all its values are the user's: Oslo, for "is
@@ -315,7 +322,7 @@ async def _answer_without(
     """
     user_text = _user_text(messages)
     text: str | None = ""  # None: it has left
-    held: list[BackendAnswerEvent] = []
+    held: list[AnswerEvent] = []
     async with aclosing(answer(backend, asked)) as events:
         async for event in events:
             held.append(event)
@@ -346,7 +353,7 @@ async def _answer_without(
                 yield event
 
 
-def _without_calls(event: BackendAnswerEvent) -> BackendAnswerEvent:
+def _without_calls(event: AnswerEvent) -> AnswerEvent:
     if isinstance(event, Answered):
         return replace(event, calls=(), invalid=())
     texts = (delta for delta in event.deltas if isinstance(delta, TextDelta | ReasoningDelta))
@@ -362,7 +369,7 @@ async def _answer_turn(
     backend: Backend,
     asked: Asked,
     choice: int,
-) -> AsyncGenerator[AnswerEvent, None]:
+) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the answer of a small model after results, whole: its next call, or its text from the results.
 
     In place of a call that it has made, it is asked for one with the file that the request names, if any.

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from gbnf import Grammar, Tool, compile_pool, compile_schema
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.grammar.stacks import MAX_STACKS, StackSearch, nesting_products, takes_many_stacks
-from gbnf.protocols.readers import union
+from gbnf.protocols.readers import either_grammar
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import GrammarRefusedError
 from support.effort import scaled
@@ -187,7 +187,7 @@ def test_a_grammar_whose_derivations_multiply_is_refused(text: str, witness: str
 
 def with_text(grammar: Grammar) -> Grammar:
     """Return the grammar of a text of either of two grammars, as the gateway makes it."""
-    return union(Grammar.parse('root ::= "-"'), grammar)
+    return either_grammar(Grammar.parse('root ::= "-"'), grammar)
 
 
 def _has_no_objects(value: Any) -> bool:

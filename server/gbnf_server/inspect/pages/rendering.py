@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jinja2
 from markupsafe import Markup, escape
 
-TokenKind: TypeAlias = Literal["rule", "reference", "literal", "class", "operator", "space"]
+GrammarTokenKind: TypeAlias = Literal["rule", "reference", "literal", "class", "operator", "space"]
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\]|\\.)*"?)
@@ -84,7 +84,7 @@ def content_security_policy(*, css: str, js: str, more: Sequence[str] = ()) -> s
 class GbnfToken(NamedTuple):
     """A word; `rule` is the name that a line defines."""
 
-    kind: TokenKind
+    kind: GrammarTokenKind
     text: str
 
 
