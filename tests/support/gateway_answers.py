@@ -11,7 +11,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
+from gbnf.tool_formats import CallEnded, ToolFormat
 from gbnf_server.backends.base import Backend, BackendEvent, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
@@ -19,6 +19,7 @@ from gbnf_server.gateway.chat import ChatRequest, FunctionTool, call_key
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.engine import Engine
+from support.deltas import calls, text
 
 USER: Any = {"role": "user", "content": "hello"}
 TARGET = Target("gbnf", ModelInfo())
@@ -73,20 +74,6 @@ def end(events: Sequence[ReplyEvent]) -> Finished:
     last = events[-1]
     assert isinstance(last, Finished)
     return last
-
-
-def text(events: Sequence[ReplyEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
-def calls(events: Sequence[ReplyEvent]) -> list[tuple[str, str]]:
-    """The names and arguments of the calls, truncated ones too."""
-    names = [event.name for event in events if isinstance(event, CallStarted)]
-    pieces: list[list[str]] = [[] for _ in names]
-    for event in events:
-        if isinstance(event, ArgumentsDelta):
-            pieces[event.index].append(event.json_text)
-    return list(zip(names, map("".join, pieces), strict=True))
 
 
 LEVEL = {"type": "string", "enum": ["low", "high"]}

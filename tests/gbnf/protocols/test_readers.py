@@ -29,7 +29,7 @@ from gbnf.protocols.readers import (
     either_grammar,
 )
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta, detect
-from support.gateway_answers import calls, text
+from support.deltas import calls, text
 from support.oracle import engine
 from support.pools import POOL, call_lists, json_values, model_texts, shape_names, texts, tool
 from support.tool_templates import JSON_IN_TAGS

@@ -15,8 +15,9 @@ from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Request, U
 from gbnf_server.gateway.answers import ReplyEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, Sampling
 from support.backends import FakeBackend
+from support.deltas import calls, text
 from support.effort import scaled
-from support.gateway_answers import answer, calls, end, text
+from support.gateway_answers import answer, end
 from support.tool_templates import JSON_IN_TAGS
 
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")

@@ -17,7 +17,8 @@ from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Samp
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama.token_values import TokenLogprob
 from support.backends import FakeBackend
-from support.gateway_answers import answer, calls, end, text
+from support.deltas import calls, text
+from support.gateway_answers import answer, end
 from support.tool_templates import JSON_IN_TAGS
 
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
