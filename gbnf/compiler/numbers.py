@@ -40,7 +40,7 @@ from gbnf.regular.charset import CharSet, minterms
 from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
-from gbnf.work_limits import work_cache
+from gbnf.work_limits import MAX_COUNTED_STATES, work_cache
 
 #: From here on, a double is followed by another one of at least 1 more.
 _SPARSE = 2**52
@@ -96,8 +96,6 @@ MAX_DIVISOR = 1000
 _MAX_DECIMALS = 6
 #: The most multiples between the bounds that are listed.
 _MAX_LISTED = 200
-#: The most states of an automaton of multiples that counts digits too.
-_MAX_COUNTED = 400
 #: Every serialiser writes doubles from the first to the second without exponent.
 _PLAIN = (Fraction(1, 10**4), 10**16)
 #: Where a number ends before its point: at its start, after its sign, a zero, or other digits.
@@ -126,7 +124,7 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
     if words is None or shape.integer is False:
         return None, "its automaton is too large"
     most = digits.integer if whole else digits.whole
-    counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
+    counts = len(words.table.rows) * (most or 1) <= MAX_COUNTED_STATES
     limits = digits if counts else _UNCOUNTED
     if counts or low is not None or high is not None:
         words &= _language(range_expr(replace(shape, divisors=()), limits, exponents=False))

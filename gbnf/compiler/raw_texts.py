@@ -20,9 +20,6 @@ from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import DEAD, explore
 from gbnf.work_limits import TooManyStatesError, work_cache
 
-#: The most states of texts with their delimiter: each is a rule.
-MAX_STATES = 4000
-
 
 def delimited_expr(language: Dfa, delimiter: str, scope: Scope) -> Expr:
     """Return the words of a language, each with the delimiter after it, where it occurs nowhere earlier.
@@ -79,7 +76,7 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
                 targets.append(end if language_state in table.accepting else None)
         return targets
 
-    return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
+    return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end))
 
 
 @work_cache(maxsize=512)

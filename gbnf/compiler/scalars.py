@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.numbers import multiples_expr, range_expr
-from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
+from gbnf.compiler.raw_texts import delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
@@ -21,7 +21,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM, JsonType
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
-from gbnf.work_limits import TooManyStatesError, WorkLimitError, schema_cache, spend
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, WorkLimitError, schema_cache, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
 #: The work of emitting a value, in the units of `gbnf.work_limits`.
@@ -254,7 +254,7 @@ def raw_string(
     bounded: Dfa | None = language
     try:
         if shape.min_length or shape.max_length is not None:
-            bounded = language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STATES)
+            bounded = language & Dfa.of_length(shape.min_length, shape.max_length)
     except WorkLimitError:
         raise
     except TooManyStatesError:

@@ -21,10 +21,7 @@ from gbnf.schema.value_sets import (
     child,
     conjunction,
 )
-from gbnf.work_limits import TooManyStatesError, spend
-
-#: The most states, in total, of the classes into which patterns divide the keys.
-MAX_KEY_STATES = 3000
+from gbnf.work_limits import MAX_KEY_STATES, TooManyStatesError, spend
 
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
