@@ -129,11 +129,11 @@ class _RuleWriter:
 
     def expression(self) -> Expr:
         """Return the words of the language, and add the productions that they need."""
-        whole = self._joined(self._from(0, 0))
+        words = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
             self._scope.table.define(self._names[state], self._joined(self._body(state, 0)))
-        return whole
+        return words
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """Return the words from a state on, by name if it has one."""

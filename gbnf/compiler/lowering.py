@@ -583,18 +583,18 @@ class Lowering:
 
     def _either_object(self, shapes: Sequence[Object], location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         """Return the objects of several shapes as those of one, whose properties any of them allows."""
-        whole = any_of(shapes)
-        if self._too_deep(location, "properties") or len(whole.properties) > MAX_PROPERTIES:
+        any_shape = any_of(shapes)
+        if self._too_deep(location, "properties") or len(any_shape.properties) > MAX_PROPERTIES:
             return self._anything.values("object", syntax)
         self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
-        merged = self._merged_children(shapes, list(whole.properties), location, syntax)
+        merged = self._merged_children(shapes, list(any_shape.properties), location, syntax)
         values = {
             name: merged.values.get(name) or self._either_child(shapes, name, location, syntax)
-            for name in whole.properties
+            for name in any_shape.properties
         }
-        open_shape = next((shape for shape in shapes if shape.others), whole)
+        open_shape = next((shape for shape in shapes if shape.others), any_shape)
         others = merged.others or self._others(open_shape, location, syntax)
-        members = members_of(whole, values, others, syntax.objects, location.scope)
+        members = members_of(any_shape, values, others, syntax.objects, location.scope)
         if members is None:
             return EMPTY_LANGUAGE
         return members_expr(members, syntax.objects, location.scope, self._order_budget).expr

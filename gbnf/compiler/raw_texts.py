@@ -153,7 +153,7 @@ def element_layout(
     begin: str, separator: str, end: str, before_key: str, key_end: str, empty: str
 ) -> ElementLayout:
     """Return the punctuation of objects and arrays, which is the same."""
-    whole = literal(empty)
+    empty_text = literal(empty)
     return ElementLayout(
         comma=literal(separator),
         colon=EPSILON,
@@ -161,8 +161,8 @@ def element_layout(
         end_object=literal(end),
         begin_array=literal(begin),
         end_array=literal(end),
-        empty_object=whole,
-        empty_array=whole,
+        empty_object=empty_text,
+        empty_array=empty_text,
         space=None,
         before_key=before_key,
         key_end=key_end,

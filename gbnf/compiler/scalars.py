@@ -248,9 +248,9 @@ def raw_string(
     `kinds`: the JSON types that the schema allows beside. Where the automaton of a bounded text and the whole
     delimiter is too large, texts with a shorter beginning of it are left out, too.
     """
-    whole = Dfa.all_words() if shape.language is None else shape.language
-    language = whole & syntax.unmistakable(form, kinds)
-    excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
+    strings = Dfa.all_words() if shape.language is None else shape.language
+    language = strings & syntax.unmistakable(form, kinds)
+    excludes = _shortest(strings - (language & readable_texts(form.after)), shape) is not None
     bounded: Dfa | None = language
     try:
         if shape.min_length or shape.max_length is not None:
@@ -268,12 +268,12 @@ def raw_string(
             except TooManyStatesError:
                 continue
             after = seq(expr, literal(form.after[len(delimiter) :]))
-            unwritten = whole & syntax.mistaken(form, kinds)
+            unwritten = strings & syntax.mistaken(form, kinds)
             if delimiter != form.after:
                 unwritten = unwritten | (language & (readable_texts(form.after) - readable_texts(delimiter)))
             return StringExpr(after, (), _shortest(unwritten, shape), excludes)
     reason = "with the delimiter of the text, it makes too large an automaton"
-    lost = _shortest(whole & syntax.mistaken(form, kinds), shape)
+    lost = _shortest(strings & syntax.mistaken(form, kinds), shape)
     return StringExpr(
         delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
     )

@@ -72,8 +72,8 @@ def compare(first: Rules, second: Rules) -> Comparison:
                 return Comparison(text + state.shortest_ending(), state is left, searched)
             visits = sum(matcher.visits for matcher in matchers)
             try:
-                for more in _next_texts(left, right):
-                    visit(text + more, left.advance(more), right.advance(more))
+                for added in _next_texts(left, right):
+                    visit(text + added, left.advance(added), right.advance(added))
                     spend(_STEP_WORK + len(text) // 16)
                 spend(_VISIT_WORK * (sum(matcher.visits for matcher in matchers) - visits))
             except WorkLimitError:

@@ -135,8 +135,8 @@ class _Formatter:
             self._indent = 0
         self._alternatives(body, nested=False)
 
-    def _alternatives(self, of: _Item, *, nested: bool) -> None:
-        for index, alternative in enumerate(of.alternatives):
+    def _alternatives(self, item: _Item, *, nested: bool) -> None:
+        for index, alternative in enumerate(item.alternatives):
             if index:
                 is_behind = bool(self._line) and not self._breaks
                 self._word("|")

@@ -355,7 +355,7 @@ class MatchState:
     def expected(self) -> tuple[str, ...]:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
         shown = [
-            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.of)
+            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.chars)
             for node, offset, _ in self.tops
         ]
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
@@ -380,7 +380,7 @@ class MatchState:
         state, parts = self, list[str]()
         while state.cost not in {0, math.inf}:
             node, offset, _ = min(state.tops, key=ending_cost)
-            text = node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
+            text = node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.chars)[0][0])
             parts.append(text)
             _, state = state.furthest(text)
         return "".join(parts)

@@ -328,9 +328,9 @@ class GbnfReader:
         cost = part.cost * times
         return _ParsedExpr(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
 
-    def _limited(self, part: _ParsedExpr, token: Token, more: int = 0) -> _ParsedExpr:
-        """Return the part, unless it is nested too deep with `more` around it."""
-        if part.depth + more <= MAX_DEPTH:
+    def _limited(self, part: _ParsedExpr, token: Token, around: int = 0) -> _ParsedExpr:
+        """Return the part, unless it is nested too deep with `around` more levels around it."""
+        if part.depth + around <= MAX_DEPTH:
             return part
         problem = f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}"
         hint = "Make rules of the inner groups, and write one repetition for several."

@@ -88,7 +88,7 @@ def first_characters(top: Top) -> Ranges:
     if isinstance(node, TextNode):
         code_point = ord(node.text[offset])
         return ((code_point, code_point),)
-    return matchable(node.of)
+    return matchable(node.chars)
 
 
 def ending_cost(top: Top) -> Cost:

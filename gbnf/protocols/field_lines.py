@@ -90,9 +90,9 @@ class _LineField:
 
 def _fields(tool: Tool) -> tuple[_LineField, ...]:
     args = tool.model_args()
-    whole, required = Location.of(args), args.get("required", ())
+    arguments, required = Location.of(args), args.get("required", ())
     return tuple(
-        _LineField(name, schema, whole.property(name), name in required)
+        _LineField(name, schema, arguments.property(name), name in required)
         for name, schema in args.get("properties", {}).items()
     )
 

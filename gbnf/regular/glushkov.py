@@ -82,16 +82,16 @@ class PositionAutomaton:
     ) -> None:
         """Build it. `before` is what precedes the whole. Raises TooManyStatesError."""
         builder = _Builder(boundaries=contains(node, Boundary))
-        whole = builder.visit(node)
+        positions = builder.visit(node)
         if begins_anywhere:
-            whole = builder.join(builder.visit(ANY_TEXT), whole)
+            positions = builder.join(builder.visit(ANY_TEXT), positions)
         self.sink = 0
         if ends_anywhere:
             rest = builder.visit(ANY_TEXT)
             self.sink = rest.first | END
-            whole = builder.join(whole, rest)
-        whole = builder.join(_PositionSets(nullable=False, first=START, last=START), whole)
-        builder.join(whole, _PositionSets(nullable=False, first=END, last=END))
+            positions = builder.join(positions, rest)
+        positions = builder.join(_PositionSets(nullable=False, first=START, last=START), positions)
+        builder.join(positions, _PositionSets(nullable=False, first=END, last=END))
         self.steps: tuple[Transitions, ...] = tuple(
             builder.resolve(number, before) for number in range(len(builder.follow))
         )
@@ -127,10 +127,10 @@ class _Builder:
             case Chars(chars):
                 return self._chars(chars)
             case Concatenation(items):
-                whole = _NO_POSITIONS
+                joined = _NO_POSITIONS
                 for item in items:
-                    whole = self.join(whole, self.visit(item))
-                return whole
+                    joined = self.join(joined, self.visit(item))
+                return joined
             case Alternation(items):
                 pieces = [self.visit(item) for item in items]
                 nullable, first, last = False, 0, 0
@@ -217,7 +217,7 @@ class _Builder:
             if follow & allowed:
                 steps[conditions] = steps.get(conditions, 0) | follow & allowed
             for assertion in bits(follow & self.asserted):
-                rest, more = allowed, conditions
+                rest, needed = allowed, conditions
                 match self.assertions[assertion]:
                     case Start() if before != Preceding.TEXT_START:
                         rest = 0
@@ -226,8 +226,8 @@ class _Builder:
                     case Boundary(negated):
                         rest &= self.words if (before == Preceding.WORD) == negated else nonwords | END
                     case Lookaround() as lookaround:
-                        more = conditions | {Condition(lookaround, before)}
-                visit = (assertion, rest, more)
+                        needed = conditions | {Condition(lookaround, before)}
+                visit = (assertion, rest, needed)
                 if rest and visit not in seen:
                     seen.add(visit)
                     pending.append(visit)

@@ -93,12 +93,13 @@ class ElementReader:
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, tuple(ends))
         first = f"{SPACE}(?={lenient(arguments.before_key.strip())})"
-        of = format_delimiters(format)
-        self._tail = of.tail
+        delimiters = format_delimiters(format)
+        self._tail = delimiters.tail
         is_marked = isinstance(format.head[0], str) and format.head[0].strip()
-        heads = of.next_calls if is_marked else of.calls  # a name alone begins no call
+        heads = delimiters.next_calls if is_marked else delimiters.calls  # a name alone begins no call
         self._heads = Delimiters([head + first for head in heads.patterns])
-        close = [lenient(arguments.end.strip()), joined(format.tail), *(() if is_marked else of.end.patterns)]
+        call_ends = () if is_marked else delimiters.end.patterns
+        close = [lenient(arguments.end.strip()), joined(format.tail), *call_ends]
         self._call_end = Delimiters([SPACE.join(filter(None, close))])
         self._marks = Delimiters(
             filter(None, (joined(form.after, key="") for form in arguments.forms.string))

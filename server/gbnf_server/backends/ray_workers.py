@@ -125,12 +125,12 @@ class RayWorker(RequestBackend):
             if grammar not in self._shared:
                 self._shared[grammar] = ray.put(grammar)
             request, grammars = replace(request, grammar=None), [self._shared[grammar]]
-        asked = self._actor.complete.remote(request, grammars)
+        promise = self._actor.complete.remote(request, grammars)
         try:
             with _translated():
-                completion = await asked
+                completion = await promise
         except asyncio.CancelledError:
-            ray.cancel(asked)
+            ray.cancel(promise)
             raise
         yield completion
 
@@ -232,7 +232,7 @@ def _placed(open_worker: OpenWorker, concurrency: int | None) -> list[Any]:
 
 def _facts_of(actors: Sequence[Any]) -> dict[Any, _WorkerFacts]:
     """Return what each worker tells; those whose node has just gone are left out. Raises SetupError."""
-    asked = {actor: actor.facts.remote() for actor in actors}
+    promises = {actor: actor.facts.remote() for actor in actors}
     ready = [actor.ready.remote() for actor in actors]
     if len(ray.wait(ready, num_returns=len(ready), timeout=_PLACED_S)[0]) < len(ready):
         raise SetupError(
@@ -240,7 +240,7 @@ def _facts_of(actors: Sequence[Any]) -> dict[Any, _WorkerFacts]:
             "its GPUs. See `ray status`."
         )
     facts_by_actor: dict[Any, _WorkerFacts] = {}
-    for actor, facts in asked.items():
+    for actor, facts in promises.items():
         with suppress(BackendUnreachableError), _translated():
             facts_by_actor[actor] = ray.get(facts)
     if not facts_by_actor:

@@ -110,9 +110,9 @@ def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchan
     instructions = [turn["content"] for turn in messages if turn["role"] in {"system", "developer"}]
     turns = [turn for turn in messages if turn["role"] in {"user", "assistant"} and turn["content"].strip()]
     history = [
-        planner.Exchange(asked["content"], answer["content"])
-        for asked, answer in pairwise(turns)
-        if (asked["role"], answer["role"]) == ("user", "assistant")
+        planner.Exchange(question["content"], answer["content"])
+        for question, answer in pairwise(turns)
+        if (question["role"], answer["role"]) == ("user", "assistant")
     ]
     return "\n\n".join([*instructions, messages[-1]["content"]]), history
 

@@ -291,8 +291,8 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
         return compiled, "unknown"
     if compiled.reasoning:  # which comes first
         return compiled, "unknown"
-    asked = odds_request(backend_request(request, compiled, 1, 0, ()))
-    completion = (await collect_answer(backend, Asked(asked))).completion
+    odds_question = odds_request(backend_request(request, compiled, 1, 0, ()))
+    completion = (await collect_answer(backend, Asked(odds_question))).completion
     odds = call_odds(completion, compiled.protocol.call_begin)
     if odds is None:
         return compiled, "unknown"
@@ -401,11 +401,11 @@ async def _answer_turn(
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
     """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
-    asked = backend_request(request, compiled, 1, 0, ())
+    prompt = backend_request(request, compiled, 1, 0, ())
     try:
-        return await backend.count_tokens(asked)
+        return await backend.count_tokens(prompt)
     except errors.RequestNotSupportedError:
-        return (await collect_answer(backend, Asked(asked))).completion.usage.prompt_tokens
+        return (await collect_answer(backend, Asked(prompt))).completion.usage.prompt_tokens
 
 
 def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:

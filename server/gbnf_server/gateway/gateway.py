@@ -250,7 +250,7 @@ class Gateway:
         `owner`: whose request it is, see `Access.check`. Prompts of several share no cache.
         """
         metrics = self.metrics
-        asked = time.monotonic()
+        begun = time.monotonic()
         backend = self.upstreams if self._shares_cache else self.upstreams.with_salt(owner)
         source = self.agents.get(request.model, self.engine) if request.count else self.engine
         await source.prepare(request, backend, owner)
@@ -262,7 +262,7 @@ class Gateway:
                 async for event in events:
                     if not has_begun:
                         has_begun = True
-                        metrics.first_seconds.labels(endpoint).observe(time.monotonic() - asked)
+                        metrics.first_seconds.labels(endpoint).observe(time.monotonic() - begun)
                     self._count(event)
                     yield event
 

@@ -27,12 +27,12 @@ class _GrowingMessage:
 
     def whole(self) -> Message:
         """Return the message."""
-        whole: Message = {**self.message, "content": _paragraphs(self.texts)}
+        joined: Message = {**self.message, "content": _paragraphs(self.texts)}
         if self.reasoning:
-            whole["reasoning_content"] = _paragraphs(self.reasoning)
+            joined["reasoning_content"] = _paragraphs(self.reasoning)
         if self.calls:
-            whole["tool_calls"] = self.calls
-        return whole
+            joined["tool_calls"] = self.calls
+        return joined
 
 
 class Turns:

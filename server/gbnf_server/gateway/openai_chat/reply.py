@@ -76,10 +76,10 @@ class ChatReply(Reply):
             text += _event({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(self._finished())})
         return f"{text}data: [DONE]\n\n"
 
-    def _chunk(self, choice: dict[str, Any], **more: Any) -> str:
+    def _chunk(self, choice: dict[str, Any], **fields: Any) -> str:
         indexed = {"index": len(self._choices) - 1, **choice}
         usage = {"usage": None} if self._include_usage else {}
-        return _event({**self._head, "object": _CHUNK, "choices": [indexed], **usage, **more})
+        return _event({**self._head, "object": _CHUNK, "choices": [indexed], **usage, **fields})
 
 
 _CHUNK = "chat.completion.chunk"

@@ -183,8 +183,8 @@ class _OutputText(_OutputItem):
         return {"type": "reasoning", "id": self.item_id, "summary": []}
 
     def _part(self, text: str) -> dict[str, Any]:
-        more = {"annotations": [], **self.logprobs} if self.kind == "text" else {}
-        return {"type": self._names.type, "text": text, **more}
+        text_members = {"annotations": [], **self.logprobs} if self.kind == "text" else {}
+        return {"type": self._names.type, "text": text, **text_members}
 
     def _at(self, event: str, **fields: Any) -> ServerEvent:
         return super()._at(event, **{self._names.position: 0}, **fields)

@@ -63,7 +63,7 @@ def read_assets(*names: tuple[str, str]) -> str:
     return "\n".join(files(package).joinpath(name).read_text("utf-8") for package, name in names)
 
 
-def content_security_policy(*, css: str, js: str, more: Sequence[str] = ()) -> str:
+def content_security_policy(*, css: str, js: str, directives: Sequence[str] = ()) -> str:
     """Return the policy of a page: nothing from elsewhere, this script and this style sheet only."""
 
     def source(text: str) -> str:
@@ -76,7 +76,7 @@ def content_security_policy(*, css: str, js: str, more: Sequence[str] = ()) -> s
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
-        *more,
+        *directives,
     ]
     return "; ".join(parts)
 
