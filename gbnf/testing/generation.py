@@ -157,7 +157,7 @@ class ValueGenerator:
             case "boolean":
                 return draw(st.booleans())
             case "integer" | "number":
-                return canonical(draw(_numbers(conjuncts, integers=kind == "integer")))
+                return canonical(draw(_numbers(conjuncts, only_integers=kind == "integer")))
             case "string":
                 return draw(_strings(conjuncts))
             case "array":
@@ -272,7 +272,7 @@ _IMPLIED_TYPES = {
 }  # fmt: skip
 
 
-def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, integers: bool) -> st.SearchStrategy[Any]:
+def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, only_integers: bool) -> st.SearchStrategy[Any]:
     lows: list[Any] = []
     highs: list[Any] = []
     divisors = [Fraction(str(conjunct["multipleOf"])) for conjunct in conjuncts if "multipleOf" in conjunct]
@@ -291,7 +291,7 @@ def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, integers: bool) -> st.Se
         return st.integers(min(first, last), last).map(lambda step: canonical(float(step * divisor)))
     first = math.floor(-1000 if low is None else low)
     integers = st.integers(first, max(first, math.ceil(first + 2000 if high is None else high)))
-    if integers:
+    if only_integers:
         return st.one_of(integers, st.sampled_from([math.floor(end) for end in near])) if near else integers
     floats = st.floats(
         None if low is None else float(low),
