@@ -153,13 +153,13 @@ class JsonExpectations:
         if state is not None and _has_others(state, {other[1] for other in others if other[0] == '"'}):
             self._add(text, '"', words)
 
-    def _inside_string(self, known: Sequence[str], what: str) -> None:
-        """Offer the ends of a string that has begun; `known`: the strings that are known."""
+    def _inside_string(self, whole: Sequence[str], what: str) -> None:
+        """Offer the ends of a string that has begun; `whole`: the strings that are known."""
         begun = self._begun
         if (len(begun) - len(begun.rstrip("\\"))) % 2:  # within an escape
             return
         ends = [
-            text[len(begun) :] for text in known[:_MOST_TRIED] if text.startswith(begun) and text != begun
+            text[len(begun) :] for text in whole[:_MOST_TRIED] if text.startswith(begun) and text != begun
         ]
         for end in filter(self._accepted, ends):
             self._add(end, begun + end, f"{what}{begun + end}")
@@ -238,12 +238,12 @@ def inserted(state: MatchState, text: str) -> str:
     """Return a text that may come next, with what the grammar forces then, but for a space after , and :."""
     following = state.advance(text)
     while following is not None and len(text) < _LONGEST_INSERTED:
-        forced = following.forced(_FORCED)
-        if not forced and text.endswith((":", ",")) and following.advance(" ") is not None:
-            forced = " "
-        if not forced:
+        more = following.forced(_FORCED)
+        if not more and text.endswith((":", ",")) and following.advance(" ") is not None:
+            more = " "
+        if not more:
             break
-        text, following = text + forced, following.advance(forced)
+        text, following = text + more, following.advance(more)
     return text
 
 
@@ -255,8 +255,8 @@ def may_end_number(state: MatchState) -> bool:
 def either(parts: Iterable[str]) -> str:
     """Return parts as a list in words, the first of many."""
     shown = [*parts]
-    others = [f"{len(shown) - _MOST_LISTED} more"] if len(shown) > _MOST_LISTED else []
-    *first, last = [*shown[:_MOST_LISTED], *others] or ["nothing"]
+    more = [f"{len(shown) - _MOST_LISTED} more"] if len(shown) > _MOST_LISTED else []
+    *first, last = [*shown[:_MOST_LISTED], *more] or ["nothing"]
     return f"{', '.join(first)} or {last}" if first else last
 
 

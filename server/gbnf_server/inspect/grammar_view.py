@@ -140,7 +140,7 @@ def _view(
     schema: Any,
     grammar: Grammar,
     origins: Origins,
-    findings_before: tuple[Finding, ...] = (),
+    more: tuple[Finding, ...] = (),
     shared: Mapping[str, Expr] | None = None,
 ) -> GrammarView:
     productions = grammar.rules.productions
@@ -165,7 +165,7 @@ def _view(
         )
         for rule, production in productions.items()
     ]
-    findings = (*findings_before, *grammar.report)
+    findings = (*more, *grammar.report)
     own_rules = [rule for rule in rules if not rule.is_shared]
     sizes = {
         "bytes": len(str(grammar).encode()),

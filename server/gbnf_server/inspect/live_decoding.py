@@ -140,5 +140,5 @@ class LiveDecoder:
             backend,
             constrained=strategy != "unconstrained",
         )
-        first = first_request(options.request, self._tools, resolved)
-        return replace(first, trace=trace, timeout_s=None, **limits)
+        asked = first_request(options.request, self._tools, resolved)
+        return replace(asked, trace=trace, timeout_s=None, **limits)

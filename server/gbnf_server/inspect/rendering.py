@@ -67,8 +67,8 @@ def _assets(kind: str) -> str:
 @cache
 def content_security_policy(*, live: bool) -> str:
     """Return the policy of the page: nothing from elsewhere, its own script and style sheet only."""
-    directives = ("connect-src 'self'", "frame-ancestors 'none'") if live else ()
-    return pages.content_security_policy(css=_assets("css"), js=_assets("js"), directives=directives)
+    more = ("connect-src 'self'", "frame-ancestors 'none'") if live else ()
+    return pages.content_security_policy(css=_assets("css"), js=_assets("js"), more=more)
 
 
 def render_page(
@@ -164,12 +164,12 @@ def _rule(
     if draw:
         drawing = diagram(rule.name, rule.production, lambda name: f"#d-{name}" if name in names else None)
     where = rule.origins
-    hidden = len(where) - _MOST_ORIGINS
+    more = len(where) - _MOST_ORIGINS
     return {
         "name": rule.name,
         "origins": [numbers[pointer] for pointer in rule.origins],
         "is_recursive": rule.is_recursive,
-        "where": ", ".join([*where[:_MOST_ORIGINS], *([f"{hidden} more"] if hidden > 0 else [])]),
+        "where": ", ".join([*where[:_MOST_ORIGINS], *([f"{more} more"] if more > 0 else [])]),
         "head": head,
         "cut": len(rule.text) - len(text),
         "rest": rest,

@@ -12,7 +12,7 @@ from gbnf.schema.keywords import APPLICATORS, KEYWORDS, child_pointer, path_poin
 
 KeyKind: TypeAlias = Literal["keyword", "name", "branch", "annotation", ""]
 """What a line begins: a keyword, a named schema, one in a list, or something that only people read."""
-KeywordState: TypeAlias = Literal["enforced", "reported", "free", ""]
+State: TypeAlias = Literal["enforced", "reported", "free", ""]
 """What the grammar does with a keyword; "" where nothing is to be said."""
 
 _FREE = frozenset({"free_form"})
@@ -39,7 +39,7 @@ class SchemaLine:
     kind: KeyKind = ""
     origin: str | None = None
     has_effect: bool = True
-    state: KeywordState = ""
+    state: State = ""
     findings: tuple[Finding, ...] = ()
 
     def __str__(self) -> str:
@@ -127,9 +127,7 @@ class _LineWriter:
             role = "schemas" if isinstance(value, list) else "value"
         counts = name in KEYWORDS or name in APPLICATORS or name in _OWN_KEYWORDS
         first, *rest = self.lines(value, key, pointer, indent, comma, role, origin)
-        state: KeywordState = first.state or (
-            "enforced" if counts and name not in ("$defs", "definitions") else ""
-        )
+        state: State = first.state or ("enforced" if counts and name not in ("$defs", "definitions") else "")
         if counts or first.findings:
             yield replace(first, kind="keyword", state=state)
         else:
@@ -137,7 +135,7 @@ class _LineWriter:
         yield from rest
 
 
-def _state(findings: tuple[Finding, ...]) -> KeywordState:
+def _state(findings: tuple[Finding, ...]) -> State:
     if not findings:
         return ""
     return "free" if all(finding.kind in _FREE for finding in findings) else "reported"

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jinja2
 from markupsafe import Markup, escape
 
-GrammarTokenKind: TypeAlias = Literal["rule", "reference", "literal", "class", "operator", "space"]
+TokenKind: TypeAlias = Literal["rule", "reference", "literal", "class", "operator", "space"]
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:[^"\\]|\\.)*"?)
@@ -63,7 +63,7 @@ def read_assets(*names: tuple[str, str]) -> str:
     return "\n".join(files(package).joinpath(name).read_text("utf-8") for package, name in names)
 
 
-def content_security_policy(*, css: str, js: str, directives: Sequence[str] = ()) -> str:
+def content_security_policy(*, css: str, js: str, more: Sequence[str] = ()) -> str:
     """Return the policy of a page: nothing from elsewhere, this script and this style sheet only."""
 
     def source(text: str) -> str:
@@ -76,7 +76,7 @@ def content_security_policy(*, css: str, js: str, directives: Sequence[str] = ()
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
-        *directives,
+        *more,
     ]
     return "; ".join(parts)
 
@@ -84,7 +84,7 @@ def content_security_policy(*, css: str, js: str, directives: Sequence[str] = ()
 class GbnfToken(NamedTuple):
     """A word; `rule` is the name that a line defines."""
 
-    kind: GrammarTokenKind
+    kind: TokenKind
     text: str
 
 

@@ -126,9 +126,9 @@ def decoding_label(decoding: RecordedCall, run: RecordedRun, index: int) -> str:
 
 
 def _salvaged(salvage: planner.SalvagedAnswer) -> str:
-    listed = ", ".join(map(str, salvage.steps))
+    of = ", ".join(map(str, salvage.steps))
     by = "by the model" if salvage.by == "model" else "as a list"
-    return f"made {by} of the results of the steps {listed}" + (f"; {salvage.error}" if salvage.error else "")
+    return f"made {by} of the results of the steps {of}" + (f"; {salvage.error}" if salvage.error else "")
 
 
 def _facts(run: planner.Run, events: Iterable[planner.Event]) -> Iterator[str]:
@@ -173,8 +173,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                     add(EntryView("grammar", f"Grammar of {count}", "", "", facts, *timing, grammar))
             case planner.SalvageStarted(_, _, ended, error, based_on):
                 steps.append(StepView("An answer from the results"))
-                listed = ", ".join(map(str, based_on))
-                add(EntryView("note", f"The run {ended}", error, f"results of the steps {listed}"))
+                of = ", ".join(map(str, based_on))
+                add(EntryView("note", f"The run {ended}", error, f"results of the steps {of}"))
             case planner.ModelCalled():
                 start = since(event.at, event.duration_s)
                 wrote = event.text
@@ -198,8 +198,8 @@ def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
                 span = since(time, duration_s), duration_s
                 add(EntryView("failed", f"{name}: {fault}", args, error, _output(output), *span))
             case planner.HistoryCompacted(_, _, _, shortened, before, after):
-                listed = ", ".join(map(str, shortened))
-                add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {listed}"))
+                of = ", ".join(map(str, shortened))
+                add(EntryView("note", "History shortened", "", f"{before} to {after} tokens; steps {of}"))
             case planner.WarningRaised(_, _, message):
                 add(EntryView("note", "Warning", "", message))
     for number, answer in enumerate(recorded.decodings):
