@@ -32,7 +32,7 @@ FACTORS = (1.0, 1.5, 2.0, 4.0, 16.0)
 
 def shortest(model: InProcess, grammar: Grammar) -> int:
     """Return the tokens of the shortest call."""
-    text = grammar.matcher.start().shortest_completion()
+    text = grammar.matcher.start().shortest_ending()
     native = model._model  # noqa: SLF001  # its vocabulary
     return len(native.speller.spell(text.encode()) or [])
 

@@ -85,7 +85,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class GeneratedCall:
     """One generated call: seconds in total and in the grammar, tokens, and how many were forced."""
 
     seconds: float
@@ -95,7 +95,7 @@ class Completion:
     grammar_s: float | None = None
 
 
-Contender = Callable[[Job], Completion]
+Contender = Callable[[Job], GeneratedCall]
 
 
 def scripted_jobs() -> list[Job]:
@@ -150,11 +150,11 @@ def ours(path: Path, grammar: Grammar | None, context: int, **options: Any) -> t
     """Return this package's backend, and it as a contender."""
     backend = InProcess(path, threads=_THREADS, context_length=context, **options)
 
-    def write(job: Job) -> Completion:
+    def write(job: Job) -> GeneratedCall:
         begun = time.perf_counter()
         completion = backend.complete(Request(job.messages, grammar=grammar, max_tokens=_MOST_TOKENS))
         seconds = time.perf_counter() - begun
-        return Completion(
+        return GeneratedCall(
             seconds,
             completion.text,
             completion.usage.completion_tokens,
@@ -170,7 +170,7 @@ def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: N
     patch_default_model_params()
     llama = Llama(str(path), n_ctx=context, n_threads=_THREADS, n_threads_batch=_THREADS, verbose=False)
 
-    def write(job: Job) -> Completion:
+    def write(job: Job) -> GeneratedCall:
         prompt = prompt_tokens(model, job.prompt)
         begun = time.perf_counter()
         compiled = None if grammar is None else LlamaGrammar.from_string(str(grammar), verbose=False)
@@ -178,7 +178,7 @@ def llama_cpp_python(path: Path, grammar: Grammar | None, context: int, model: N
             prompt, max_tokens=_MOST_TOKENS, temperature=0.0, grammar=compiled
         )
         seconds = time.perf_counter() - begun
-        return Completion(seconds, answer["choices"][0]["text"], answer["usage"]["completion_tokens"])
+        return GeneratedCall(seconds, answer["choices"][0]["text"], answer["usage"]["completion_tokens"])
 
     return write
 
@@ -192,7 +192,7 @@ def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
     """Return llama-server with our grammar as a contender."""
     client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
-    def write(job: Job) -> Completion:
+    def write(job: Job) -> GeneratedCall:
         body = {
             "prompt": prompt_tokens(model, job.prompt),
             "grammar": str(grammar),
@@ -203,7 +203,7 @@ def server(url: str, grammar: Grammar, model: NativeModel) -> Contender:
         }
         begun = time.perf_counter()
         answer = client.post("/completion", json=body).raise_for_status().json()
-        return Completion(time.perf_counter() - begun, answer["content"], answer["tokens_predicted"])
+        return GeneratedCall(time.perf_counter() - begun, answer["content"], answer["tokens_predicted"])
 
     return write
 
@@ -236,7 +236,7 @@ def server_tools(url: str) -> Contender:
     """Return llama-server with its own grammar for tools as a contender."""
     client = httpx.Client(base_url=url, headers=_key(url), timeout=600, trust_env=False)
 
-    def write(job: Job) -> Completion:
+    def write(job: Job) -> GeneratedCall:
         body = tools_body(job)
         begun = time.perf_counter()
         answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
@@ -246,7 +246,7 @@ def server_tools(url: str) -> Contender:
         ]
         function = calls[0]["function"]
         call = {"name": function["name"], "arguments": json.loads(function["arguments"])}
-        return Completion(seconds, call_text(call), answer["usage"]["completion_tokens"])
+        return GeneratedCall(seconds, call_text(call), answer["usage"]["completion_tokens"])
 
     return write
 
@@ -291,7 +291,7 @@ class Result:
 
 def measure(contenders: Mapping[str, Contender], job: Job, layout: str, rounds: int) -> Iterator[Result]:
     """Time one call with all contenders in turn, round by round. The first round fills their KV caches."""
-    written: dict[str, list[Completion]] = {name: [] for name in contenders}
+    written: dict[str, list[GeneratedCall]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, write in contenders.items():
             answer = write(job)

@@ -123,7 +123,8 @@ def tests_cases() -> list[Case]:
     """What the quick tests of `gbnf` put to the engine, without what is repeated."""
     with TemporaryDirectory() as folder:
         record = Path(folder, "cases.jsonl")
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "quick", "-p", "engine_recorder", "tests/gbnf"]
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "quick", "-p", "engine_recorder"]
+        command += ["tests/gbnf", "tests/engine"]
         environment = {
             **os.environ,
             "ENGINES_RECORD": str(record),

@@ -215,7 +215,8 @@ def mirrored(file: str) -> list[str]:
     while not (_CHECKOUT / folder).exists():
         folder = folder.parent
     module = folder / f"test_{Path(file).name}"
-    return [str(path) for path in (module, folder) if (_CHECKOUT / path).exists()]
+    with_engine = Path("tests", "engine", module.name)
+    return [str(path) for path in (module, with_engine, folder) if (_CHECKOUT / path).exists()]
 
 
 def copied(folder: Path) -> Path:

@@ -46,8 +46,8 @@ from gbnf_server.cli.model_options import BackendName, ModelSource
 from gbnf_server.system.errors import ContextOverflowError
 from gbnf_server.system.folders import manifests_path
 
-Format = Literal["grammar", "text"]
-FORMATS: tuple[Format, ...] = ("grammar", "text")
+CallFormat = Literal["grammar", "text"]
+FORMATS: tuple[CallFormat, ...] = ("grammar", "text")
 _MAX_TOKENS = 160
 _TEMPERATURE = 0.7
 
@@ -57,7 +57,7 @@ class Cell:
     """The trials of a style and a call format. `seconds`: of each trial that was decoded."""
 
     style: PromptStyle
-    call_format: Format
+    call_format: CallFormat
     ok: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Cell:
         return "".join(f"{name} ({count})" for name, count in self.failures.most_common(1))
 
 
-def verdict(completion: Completion, case: Case, tools: Sequence[Tool], call_format: Format) -> str:
+def verdict(completion: Completion, case: Case, tools: Sequence[Tool], call_format: CallFormat) -> str:
     """Return the name of the failure; "" for the right call."""
     if completion.finish_reason == "length":
         return "truncated"

@@ -24,6 +24,17 @@ MAX_COMPILE_WORK = 6_500_000
 #: The work that judging or repairing one call may take.
 MAX_VALIDATION_WORK = 3_000_000
 
+# The most states of automata. What would need more is enforced less exactly, and reported.
+
+#: Of any, also while it is built: each may become a rule.
+MAX_STATES = 4000
+#: Of a bound on lengths: beside a pattern or format, each of its states is repeated for each of theirs.
+MAX_STRING_STATES = 1200
+#: Of all classes into which patterns divide keys, in total: they are intersections, which multiply.
+MAX_KEY_STATES = 3000
+#: Of multiples whose digits are counted, too: each state is repeated for each count.
+MAX_COUNTED_STATES = 400
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 

@@ -71,7 +71,7 @@ def quoted_expr(language: Dfa, spell: Callable[[CharSet], Expr], quote: str, sco
 @schema_cache(maxsize=1024)
 def _fragment(language: Dfa, spell: Callable[[CharSet], Expr], quote: str) -> Fragment:
     table = RuleTable(_PRIMITIVES)
-    body = _Writer(language, spell, literal(quote), Scope(table, ())).expression()
+    body = _RuleWriter(language, spell, literal(quote), Scope(table, ())).expression()
     return Fragment(seq(literal(quote), body), table)
 
 
@@ -93,7 +93,7 @@ class _Rest(NamedTuple):
 _NO_REST = _Rest(frozenset(), ends=False)
 
 
-class _Run(NamedTuple):
+class _Chain(NamedTuple):
     """A chain of `length` edges with the same characters up to `target`; its states have the same rest."""
 
     classes: int
@@ -102,7 +102,7 @@ class _Run(NamedTuple):
     target: int
 
 
-class _Writer:
+class _RuleWriter:
     def __init__(self, language: Dfa, spell: Callable[[CharSet], Expr], end: Expr, scope: Scope) -> None:
         self._sets = language.table.alphabet.sets()
         self._spell, self._end, self._scope = spell, end, scope
@@ -129,11 +129,11 @@ class _Writer:
 
     def expression(self) -> Expr:
         """Return the words of the language, and add the productions that they need."""
-        whole = self._joined(self._from(0, 0))
+        words = self._joined(self._from(0, 0))
         while self._pending:
             state = self._pending.pop()
             self._scope.table.define(self._names[state], self._joined(self._body(state, 0)))
-        return whole
+        return words
 
     def _from(self, state: int, nesting: int) -> list[_RepeatedExpr]:
         """Return the words from a state on, by name if it has one."""
@@ -210,9 +210,9 @@ class _Writer:
         edges = self._edges[state].items()
         return _Rest(frozenset([edge for edge in edges if edge[0] != without]), state in self._accepting)
 
-    def _run(self, state: int) -> _Run | None:
+    def _run(self, state: int) -> _Chain | None:
         """Return the longest chain from a state, if it is worth a repetition."""
-        best: _Run | None = None
+        best: _Chain | None = None
         for classes, first in self._edges[state].items():
             rest, length, target = self._rest(state, classes), 1, first
             while (
@@ -224,7 +224,7 @@ class _Writer:
                 length, target = length + 1, following
             worth = length > 1 or (not self._loops[target] and self._rest(target) == rest)
             if worth and (best is None or length > best.length):
-                best = _Run(classes, length, rest, target)
+                best = _Chain(classes, length, rest, target)
         return best
 
     def _joined(self, pieces: list[_RepeatedExpr]) -> Expr:

@@ -253,8 +253,8 @@ def _unsigned(
     # Of the lengths from here on, the bounds let all words pass, except of the longest one.
     full = longest if longest is None or greatest is None else longest - 1
     if full is None or shortest <= full:
-        more = repeat(_any_of(_DIGITS), shortest - 1, None if full is None else full - 1)
-        parts.append(seq(_any_of(_DIGITS[1:]), more, words(1).after("1")))
+        further_digits = repeat(_any_of(_DIGITS), shortest - 1, None if full is None else full - 1)
+        parts.append(seq(_any_of(_DIGITS[1:]), further_digits, words(1).after("1")))
     if longest is not None and greatest is not None:
         parts.append(words(longest).between("1", greatest))
     return alt(*parts)

@@ -57,9 +57,9 @@ class Layout:
         """Return a key as it is written. No key is the beginning of another."""
         return json_string(name)
 
-    def or_end(self, more: Expr) -> Expr:
+    def or_end(self, next_member: Expr) -> Expr:
         """Return another pair after its comma, or the end of the object."""
-        if more == EMPTY_LANGUAGE:
+        if next_member == EMPTY_LANGUAGE:
             return self.end_object
         start = self.comma.items[0] if type(self.comma) is Seq and self.comma.items else self.comma
         if (
@@ -67,8 +67,8 @@ class Layout:
             and type(self.end_object) is Literal
             and start.text[0] != self.end_object.text[0]
         ):
-            return Alt((more, self.end_object))  # they share nothing
-        return factor_prefixes([more, self.end_object])
+            return Alt((next_member, self.end_object))  # they share nothing
+        return factor_prefixes([next_member, self.end_object])
 
     def can_write(self, name: str) -> bool:  # noqa: ARG002  # a subclass reads it
         """Return whether a key is read back as it was written."""

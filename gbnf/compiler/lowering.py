@@ -161,11 +161,11 @@ class Lowering:
         if not is_json:  # arguments are an object
             values = values_by_type(values).get("object", ValueSet(reason="they are no object"))
         self._rule = ref.name
-        self.table.define(ref, self._union(values, SchemaLocation(scope), self._root))
+        self.table.define(ref, self._lower(values, SchemaLocation(scope), self._root))
         while self._postponed:
             late = self._postponed.popleft()
             self._rule = late.ref.name
-            production = self._union(late.values, late.location, late.syntax)
+            production = self._lower(late.values, late.location, late.syntax)
             self.table.define(late.ref, production)
         return ref
 
@@ -194,7 +194,7 @@ class Lowering:
         """Return an expression for a set of values, a rule where it is worth one, and keep it under `key`."""
         shapes = values.shapes
         if len(shapes) + len(values.values) < 2 and not (shapes and type(shapes[0]) in _STRUCTURED):
-            return self._exprs.setdefault(key, self._union(values, location, syntax))
+            return self._exprs.setdefault(key, self._lower(values, location, syntax))
         ref = self.table.reserve(*location.scope.path)
         self._exprs[key] = ref
         if self._nesting == _MAX_NESTING:
@@ -202,7 +202,7 @@ class Lowering:
             return ref
         self._nesting += 1
         outer, self._rule = self._rule, ref.name
-        production = self._union(values, location, syntax)
+        production = self._lower(values, location, syntax)
         self._rule = outer
         self._nesting -= 1
         self.table.define(ref, production)
@@ -269,7 +269,7 @@ class Lowering:
 
     # Unions
 
-    def _union(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
+    def _lower(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
         if isinstance(syntax, FormsSyntax):
             return self._in_forms(values, location, syntax)
         alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []
@@ -314,7 +314,7 @@ class Lowering:
             return self._scalars.raw(parts["string"], form, frozenset(parts), scope, pointer, syntax)
 
         def write(kind: JsonType, inner: ValueSyntax) -> Expr:
-            return self._union(parts[kind], location, inner)
+            return self._lower(parts[kind], location, inner)
 
         alternatives = []
         for kind in parts:
@@ -583,18 +583,18 @@ class Lowering:
 
     def _either_object(self, shapes: Sequence[Object], location: SchemaLocation, syntax: ValueSyntax) -> Expr:
         """Return the objects of several shapes as those of one, whose properties any of them allows."""
-        whole = any_of(shapes)
-        if self._too_deep(location, "properties") or len(whole.properties) > MAX_PROPERTIES:
+        any_shape = any_of(shapes)
+        if self._too_deep(location, "properties") or len(any_shape.properties) > MAX_PROPERTIES:
             return self._anything.values("object", syntax)
         self.report.add("unenforced", location.pointer, "anyOf", BEGIN_ALIKE)
-        merged = self._merged_children(shapes, list(whole.properties), location, syntax)
+        merged = self._merged_children(shapes, list(any_shape.properties), location, syntax)
         values = {
             name: merged.values.get(name) or self._either_child(shapes, name, location, syntax)
-            for name in whole.properties
+            for name in any_shape.properties
         }
-        open_shape = next((shape for shape in shapes if shape.others), whole)
+        open_shape = next((shape for shape in shapes if shape.others), any_shape)
         others = merged.others or self._others(open_shape, location, syntax)
-        members = members_of(whole, values, others, syntax.objects, location.scope)
+        members = members_of(any_shape, values, others, syntax.objects, location.scope)
         if members is None:
             return EMPTY_LANGUAGE
         return members_expr(members, syntax.objects, location.scope, self._order_budget).expr

@@ -40,7 +40,7 @@ from gbnf.regular.charset import CharSet, minterms
 from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
-from gbnf.work_limits import work_cache
+from gbnf.work_limits import MAX_COUNTED_STATES, work_cache
 
 #: From here on, a double is followed by another one of at least 1 more.
 _SPARSE = 2**52
@@ -96,8 +96,6 @@ MAX_DIVISOR = 1000
 _MAX_DECIMALS = 6
 #: The most multiples between the bounds that are listed.
 _MAX_LISTED = 200
-#: The most states of an automaton of multiples that counts digits too.
-_MAX_COUNTED = 400
 #: Every serialiser writes doubles from the first to the second without exponent.
 _PLAIN = (Fraction(1, 10**4), 10**16)
 #: Where a number ends before its point: at its start, after its sign, a zero, or other digits.
@@ -111,8 +109,8 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
     Listed where the bounds leave few, else by an automaton, which spells numbers without exponent; None where
     it would be too large. It counts no digits where that would make it too large.
     """
-    whole = shape.integer is True
-    divisors = (*shape.divisors, Fraction(1)) if whole else shape.divisors
+    is_integer = shape.integer is True
+    divisors = (*shape.divisors, Fraction(1)) if is_integer else shape.divisors
     divisor = Fraction(lcm(*(d.numerator for d in divisors)), gcd(*(d.denominator for d in divisors)))
     low, high = shape.minimum, shape.maximum
     if low is not None and high is not None and (high.value - low.value) / divisor <= _MAX_LISTED:
@@ -121,16 +119,16 @@ def multiples_expr(shape: Number, digits: DigitLimits, scope: Scope) -> tuple[Ex
         listed = [value for value in multiples if _within(value, low, high)]
         if shape.integer is False:
             listed = [value for value in listed if value.denominator != 1]
-        return alt(*(_spelled(value, digits, whole=whole) for value in listed)), ""
-    words = _multiples(divisor, whole=whole)
+        return alt(*(_spelled(value, digits, is_integer=is_integer) for value in listed)), ""
+    words = _multiples(divisor, is_integer=is_integer)
     if words is None or shape.integer is False:
         return None, "its automaton is too large"
-    most = digits.integer if whole else digits.whole
-    counts = len(words.table.rows) * (most or 1) <= _MAX_COUNTED
+    most = digits.integer if is_integer else digits.whole
+    counts = len(words.table.rows) * (most or 1) <= MAX_COUNTED_STATES
     limits = digits if counts else _UNCOUNTED
     if counts or low is not None or high is not None:
         words &= _language(range_expr(replace(shape, divisors=()), limits, exponents=False))
-    endless = not (counts or whole) and (low is None or high is None)
+    endless = not (counts or is_integer) and (low is None or high is None)
     reason = "with so large a divisor digits are not counted, and a number of 310 is read as infinity"
     return words_expr(words, scope), reason if endless else ""
 
@@ -140,8 +138,8 @@ def _within(value: Fraction, low: Bound, high: Bound) -> bool:
     return above and (value < high.value or (value == high.value and not high.exclusive))
 
 
-def _spelled(value: Fraction, digits: DigitLimits, *, whole: bool) -> Expr:
-    if whole:
+def _spelled(value: Fraction, digits: DigitLimits, *, is_integer: bool) -> Expr:
+    if is_integer:
         return literal(str(int(value)))
     decimals = decimal_expr(value, value, digits)
     if not value or _PLAIN[0] <= abs(value) < _PLAIN[1]:
@@ -172,7 +170,7 @@ def _as_pattern(expr: Expr) -> str:
 
 
 @work_cache(maxsize=64)
-def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
+def _multiples(divisor: Fraction, *, is_integer: bool) -> Dfa | None:
     """Return the canonical decimals that are multiples of `divisor`.
 
     A state is the number read so far modulo `divisor`, in units of its last decimal, and the number of
@@ -194,7 +192,7 @@ def _multiples(divisor: Fraction, *, whole: bool) -> Dfa | None:
         if char == "-":
             return (_SIGN, 0) if decimals == _START else None
         if char == ".":
-            return (0, remainder) if decimals in (_ZERO, _WHOLE) and not whole else None
+            return (0, remainder) if decimals in (_ZERO, _WHOLE) and not is_integer else None
         if not char.isdigit() or decimals == _ZERO:
             return None
         if decimals in (_START, _SIGN) and char == "0":

@@ -64,8 +64,8 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
     Raises what `compile_grammar` raises for the whole schema.
     """
     with without_part_cache():
-        whole = compile_grammar(schema).rules
-        origins: dict[str, list[str]] = {name: [] for name in whole.productions}
+        rules = compile_grammar(schema).rules
+        origins: dict[str, list[str]] = {name: [] for name in rules.productions}
         without_effect: list[str] = []
         without: dict[tuple[str, str], Expr] = {}
         work = 0
@@ -78,7 +78,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
                 continue
             work += len(str(reduced))
             pointer = path_pointer(path)
-            changed = changed_rules(whole, reduced.rules)
+            changed = changed_rules(rules, reduced.rules)
             for name, other in changed.items():
                 origins[name].append(pointer)
                 if other is not None:

@@ -128,7 +128,7 @@ def _link_pool(
     tools: tuple[Tool, ...], steps: tuple[int, ...], options: CompileOptions, strict: bool
 ) -> Grammar:
     pool = compile_tools(tools, options, bool(steps), strict=strict)
-    return pool.link([_union(pool.tools, LAYOUTS[options.whitespace])], steps, options)
+    return pool.link([_any_call(pool.tools, LAYOUTS[options.whitespace])], steps, options)
 
 
 def compile_tools(
@@ -181,7 +181,7 @@ def no_callable_tool(tools: Iterable[Tool]) -> PoolError:
     return PoolError(f"none of {names} can be called before an earlier step has entries")
 
 
-def _union(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
+def _any_call(tools: Sequence[CompiledTool], layout: Layout) -> CompiledRules:
     """Return the root: a name, and the arguments of the tool with this name."""
     opening = seq(layout.begin_object, Literal('"name"'), layout.colon)
     middle = seq(layout.comma, Literal('"arguments"'), layout.colon)

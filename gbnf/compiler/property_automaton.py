@@ -334,8 +334,8 @@ class PropertyAutomaton:
 
     def _rest(self, index: int) -> Expr:
         """Return what follows a value: more pairs, each after a comma, or the end."""
-        more = seq(self._layout.comma, self._pairs(index))
-        return self._layout.or_end(more) if self._may_end(self._states[index]) else more
+        next_pair = seq(self._layout.comma, self._pairs(index))
+        return self._layout.or_end(next_pair) if self._may_end(self._states[index]) else next_pair
 
     def _pairs(self, index: int) -> Expr:
         """Return the pairs that may come next and what follows them."""

@@ -20,9 +20,6 @@ from gbnf.regular.ecma262 import search
 from gbnf.regular.transition_tables import DEAD, explore
 from gbnf.work_limits import TooManyStatesError, work_cache
 
-#: The most states of texts with their delimiter: each is a rule.
-MAX_STATES = 4000
-
 
 def delimited_expr(language: Dfa, delimiter: str, scope: Scope) -> Expr:
     """Return the words of a language, each with the delimiter after it, where it occurs nowhere earlier.
@@ -79,7 +76,7 @@ def _delimited(language: Dfa, delimiter: str) -> Dfa:
                 targets.append(end if language_state in table.accepting else None)
         return targets
 
-    return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end, MAX_STATES))
+    return Dfa(explore(alphabet, (0, 0), successors, lambda state: state == end))
 
 
 @work_cache(maxsize=512)
@@ -156,7 +153,7 @@ def element_layout(
     begin: str, separator: str, end: str, before_key: str, key_end: str, empty: str
 ) -> ElementLayout:
     """Return the punctuation of objects and arrays, which is the same."""
-    whole = literal(empty)
+    empty_text = literal(empty)
     return ElementLayout(
         comma=literal(separator),
         colon=EPSILON,
@@ -164,8 +161,8 @@ def element_layout(
         end_object=literal(end),
         begin_array=literal(begin),
         end_array=literal(end),
-        empty_object=whole,
-        empty_array=whole,
+        empty_object=empty_text,
+        empty_array=empty_text,
         space=None,
         before_key=before_key,
         key_end=key_end,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gbnf.compiler.decimals import DigitLimits
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.numbers import multiples_expr, range_expr
-from gbnf.compiler.raw_texts import MAX_STATES, delimited_expr, plain_texts, readable_texts
+from gbnf.compiler.raw_texts import delimited_expr, plain_texts, readable_texts
 from gbnf.compiler.repetitions import BEYOND, MAX_BOUND, bounded_repetition
 from gbnf.compiler.report import Report
 from gbnf.compiler.rules import Scope
@@ -21,7 +21,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM, JsonType
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
-from gbnf.work_limits import TooManyStatesError, WorkLimitError, schema_cache, spend
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, WorkLimitError, schema_cache, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
 #: The work of emitting a value, in the units of `gbnf.work_limits`.
@@ -248,13 +248,13 @@ def raw_string(
     `kinds`: the JSON types that the schema allows beside. Where the automaton of a bounded text and the whole
     delimiter is too large, texts with a shorter beginning of it are left out, too.
     """
-    whole = Dfa.all_words() if shape.language is None else shape.language
-    language = whole & syntax.unmistakable(form, kinds)
-    excludes = _shortest(whole - (language & readable_texts(form.after)), shape) is not None
+    strings = Dfa.all_words() if shape.language is None else shape.language
+    language = strings & syntax.unmistakable(form, kinds)
+    excludes = _shortest(strings - (language & readable_texts(form.after)), shape) is not None
     bounded: Dfa | None = language
     try:
         if shape.min_length or shape.max_length is not None:
-            bounded = language & Dfa.of_length(shape.min_length, shape.max_length, limit=MAX_STATES)
+            bounded = language & Dfa.of_length(shape.min_length, shape.max_length)
     except WorkLimitError:
         raise
     except TooManyStatesError:
@@ -268,12 +268,12 @@ def raw_string(
             except TooManyStatesError:
                 continue
             after = seq(expr, literal(form.after[len(delimiter) :]))
-            unwritten = whole & syntax.mistaken(form, kinds)
+            unwritten = strings & syntax.mistaken(form, kinds)
             if delimiter != form.after:
                 unwritten = unwritten | (language & (readable_texts(form.after) - readable_texts(delimiter)))
             return StringExpr(after, (), _shortest(unwritten, shape), excludes)
     reason = "with the delimiter of the text, it makes too large an automaton"
-    lost = _shortest(whole & syntax.mistaken(form, kinds), shape)
+    lost = _shortest(strings & syntax.mistaken(form, kinds), shape)
     return StringExpr(
         delimited_expr(language, form.after, scope), _without_bounds(shape, reason), lost, excludes
     )

@@ -46,9 +46,9 @@ def lark_text(
     names = tokens | {name: f"{initial}{number}" for number, name in enumerate(reached)}
     characters: dict[str, str] = {}
 
-    def character(of: CharClass) -> str:
+    def character(chars: CharClass) -> str:
         """Return a class: as it is inside a terminal, the name of its own terminal inside a rule."""
-        ranges = matchable(of)
+        ranges = matchable(chars)
         parts = [f"\\x{{{low:X}}}" + (f"-\\x{{{high:X}}}" if high > low else "") for low, high in ranges]
         pattern = f"/[{''.join(parts)}]/" if ranges else _NOTHING
         return characters.setdefault(pattern, f"C{len(characters)}") if is_recursive else pattern

@@ -78,16 +78,16 @@ def _plain(expr: Expr, names: Mapping[str, str]) -> Expr:
             return Repeat(_plain(item, names), minimum, maximum)
 
 
-def _plain_class(of: CharClass) -> Expr:
+def _plain_class(chars: CharClass) -> Expr:
     """Return the class with its ranges in an order that both engines read alike."""
-    if not of.ranges:
-        return CharClass((_NUL,), negated=True) if of.negated else of
-    if of.negated and of.ranges[-1][1] > _LAST_ASCII:  # `emit` would do so
-        of = CharClass(matchable(of))
-    if any(_DASH in pair for pair in of.ranges):
-        return _without_dash(of)
+    if not chars.ranges:
+        return CharClass((_NUL,), negated=True) if chars.negated else chars
+    if chars.negated and chars.ranges[-1][1] > _LAST_ASCII:  # `emit` would do so
+        chars = CharClass(matchable(chars))
+    if any(_DASH in pair for pair in chars.ranges):
+        return _without_dash(chars)
     ranges: list[tuple[int, int]] = []
-    for low, high in of.ranges:
+    for low, high in chars.ranges:
         if low == _CARET < high:
             ranges += [(low + 1, high), (low, low)]
         else:
@@ -95,20 +95,20 @@ def _plain_class(of: CharClass) -> Expr:
     ranges.sort(key=lambda pair: pair[1] == _CARET or chr(pair[1]) in _LONG_ESCAPED)
     if ranges[0][0] == _CARET:
         if len(ranges) == 1:
-            return CharClass((_NUL, *ranges), negated=True) if of.negated else Literal("^")
+            return CharClass((_NUL, *ranges), negated=True) if chars.negated else Literal("^")
         ranges.append(ranges.pop(0))
-    return CharClass(tuple(ranges), of.negated)
+    return CharClass(tuple(ranges), chars.negated)
 
 
-def _without_dash(of: CharClass) -> Expr:
+def _without_dash(chars: CharClass) -> Expr:
     """Return a class in which a dash is at the end of a range as one without it, and texts beside it."""
-    if of.negated:  # a dash is excluded between its neighbours, which are added unless they are excluded, too
+    if chars.negated:  # a dash goes with its neighbours, which are added unless they are excluded, too
         neighbours = (_DASH - 1, _DASH + 1)
-        wider = CharClass(complement(complement((*of.ranges, neighbours))), negated=True)
-        excluded = [any(low <= near <= high for low, high in of.ranges) for near in neighbours]
+        wider = CharClass(complement(complement((*chars.ranges, neighbours))), negated=True)
+        excluded = [any(low <= near <= high for low, high in chars.ranges) for near in neighbours]
         added = [chr(near) for near, is_excluded in zip(neighbours, excluded, strict=True) if not is_excluded]
         return Alt((_plain_class(wider), *map(Literal, added)))
-    below = [(low, min(high, _DASH - 1)) for low, high in of.ranges if low < _DASH]
-    above = [(max(low, _DASH + 1), high) for low, high in of.ranges if high > _DASH]
+    below = [(low, min(high, _DASH - 1)) for low, high in chars.ranges if low < _DASH]
+    above = [(max(low, _DASH + 1), high) for low, high in chars.ranges if high > _DASH]
     others = CharClass((*below, *above))
     return Alt((_plain_class(others), Literal("-"))) if others.ranges else Literal("-")

@@ -21,9 +21,9 @@ _UNMATCHABLE = ((0, 0), SURROGATES)
 
 
 @schema_cache(maxsize=4096)
-def matchable(of: CharClass) -> Ranges:
+def matchable(chars: CharClass) -> Ranges:
     """Return the class's code points that can occur in a text, as sorted, disjoint, inclusive ranges."""
-    excluded = of.ranges if of.negated else complement(of.ranges)
+    excluded = chars.ranges if chars.negated else complement(chars.ranges)
     return complement((*excluded, *_UNMATCHABLE))
 
 
@@ -41,10 +41,12 @@ def complement(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @schema_cache(maxsize=4096)
-def first_bytes(of: CharClass) -> frozenset[int]:
+def first_bytes(chars: CharClass) -> frozenset[int]:
     """Return the first bytes of the UTF-8 of the class's characters (they increase with the code point)."""
     return frozenset(
-        byte for low, high in matchable(of) for byte in range(chr(low).encode()[0], chr(high).encode()[0] + 1)
+        byte
+        for low, high in matchable(chars)
+        for byte in range(chr(low).encode()[0], chr(high).encode()[0] + 1)
     )
 
 

@@ -54,11 +54,11 @@ def compare(first: Rules, second: Rules) -> Comparison:
     number = count()
 
     def visit(text: str, *states: MatchState | None) -> None:
-        left, right = (state if state and state.completion_length < inf else None for state in states)
+        left, right = (state if state and state.ending_length < inf else None for state in states)
         if (left or right) and (left, right) not in seen:
             seen.add((left, right))
             is_difference = not (left and right) or left.can_end != right.can_end
-            rest = min(state.completion_length for state in (left, right) if state)
+            rest = min(state.ending_length for state in (left, right) if state)
             length = utf8_length(text) + max(rest, not is_difference)
             heappush(heap, (length, next(number), text, left, right))
 
@@ -69,11 +69,11 @@ def compare(first: Rules, second: Rules) -> Comparison:
             if left is None or right is None or left.can_end != right.can_end:
                 state = left if right is None or (left and left.can_end) else right
                 assert state is not None
-                return Comparison(text + state.shortest_completion(), state is left, searched)
+                return Comparison(text + state.shortest_ending(), state is left, searched)
             visits = sum(matcher.visits for matcher in matchers)
             try:
-                for more in _next_texts(left, right):
-                    visit(text + more, left.advance(more), right.advance(more))
+                for added in _next_texts(left, right):
+                    visit(text + added, left.advance(added), right.advance(added))
                     spend(_STEP_WORK + len(text) // 16)
                 spend(_VISIT_WORK * (sum(matcher.visits for matcher in matchers) - visits))
             except WorkLimitError:

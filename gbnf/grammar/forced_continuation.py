@@ -53,12 +53,12 @@ def forced_continuation(
     text, guessed = "", ""
     choices: list[tuple[int, CharClass]] = []
     while True:
-        more = state.forced(limit - len(text))
-        following = state.advance(more) if more else state
+        forced = state.forced(limit - len(text))
+        following = state.advance(forced) if forced else state
         if following is None:  # never: forced text fits
             break
-        text, state = text + more, following
-        guessed = guessed[len(more) :] if guessed.startswith(more) else ""
+        text, state = text + forced, following
+        guessed = guessed[len(forced) :] if guessed.startswith(forced) else ""
         if state.must_end and not choices:
             return ForcedContinuation(text, len(text), (), ends=True)
         choices.append((len(text), state.allowed()))

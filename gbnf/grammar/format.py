@@ -48,7 +48,7 @@ class _Item:
 
 def format_grammar(text: str) -> str:
     """Return the text in its canonical layout. Raises GrammarSyntaxError if it has a syntax error."""
-    writer, end, rule = _Writer(), 0, list[Token]()
+    writer, end, rule = _Formatter(), 0, list[Token]()
     for token in [*tokens_of(text), Token("_NEWLINE", "")]:
         if token.type != "_NEWLINE":
             rule.append(token)
@@ -105,7 +105,7 @@ def _comments(gap: str) -> Iterator[_Comment]:
         yield _Comment(match[0].rstrip(), is_trailing=not re.search(r"[\r\n]", gap[: match.start()]))
 
 
-class _Writer:
+class _Formatter:
     """Writes rules from left to right. `lines` are those that are complete."""
 
     def __init__(self) -> None:
@@ -135,8 +135,8 @@ class _Writer:
             self._indent = 0
         self._alternatives(body, nested=False)
 
-    def _alternatives(self, of: _Item, *, nested: bool) -> None:
-        for index, alternative in enumerate(of.alternatives):
+    def _alternatives(self, item: _Item, *, nested: bool) -> None:
+        for index, alternative in enumerate(item.alternatives):
             if index:
                 is_behind = bool(self._line) and not self._breaks
                 self._word("|")

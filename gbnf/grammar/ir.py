@@ -26,8 +26,8 @@ class _Value:
     __slots__ = ()
 
     def _parts(self) -> tuple[Any, ...]:
-        of: Any = type(self)
-        return tuple(getattr(self, name) for name in of.__match_args__)
+        node_type: Any = type(self)
+        return tuple(getattr(self, name) for name in node_type.__match_args__)
 
     def __reduce__(self) -> tuple[Any, ...]:  # hashes of strings differ from process to process
         return type(self), self._parts()

@@ -51,7 +51,7 @@ from gbnf.grammar.states import (
     Stack,
     Top,
     Tops,
-    completion_cost,
+    ending_cost,
     first_characters,
     next_characters,
     stack_count,
@@ -91,11 +91,11 @@ class Matcher:
     def __init__(self, rules: Rules, *, with_costs: bool = True) -> None:
         """Raise GrammarError for rules that are undefined or left-recursive.
 
-        Without costs, completions are not found; `Network` takes half as long.
+        Without costs, endings are not found; `Network` takes half as long.
         """
         self._root, self._network = rules.root, Network(rules, with_costs=with_costs)
         self._frames: dict[tuple[Node, int, Stack], Frame] = {}
-        self._unions: dict[frozenset[Frame | None], Frames] = {}
+        self._merged: dict[frozenset[Frame | None], Frames] = {}
         self._closures: dict[tuple[Node, Stack], Tops] = {}
         self._states: dict[Tops, MatchState] = {}
         self._stepped: list[MatchState] = []  # those that cache steps
@@ -135,7 +135,7 @@ class Matcher:
         self._cached = 0
         for state in self._stepped:
             state.steps.clear()
-        for cache in (self._frames, self._unions, self._closures, self._states, self._stepped):
+        for cache in (self._frames, self._merged, self._closures, self._states, self._stepped):
             cache.clear()
 
     def _compute_step(self, state: MatchState, text: str) -> MatchState | None:
@@ -173,7 +173,7 @@ class Matcher:
             count += len(members)
             stacks.setdefault((node, offset), {}).update(dict.fromkeys(members))
         self._visit(count)
-        return tuple((node, offset, self._union(members)) for (node, offset), members in stacks.items())
+        return tuple((node, offset, self._merge(members)) for (node, offset), members in stacks.items())
 
     def union_of(self, states: Sequence[MatchState]) -> MatchState:
         """Return the state of all derivations of some states."""
@@ -188,15 +188,15 @@ class Matcher:
         if self._visits > _MAX_VISITS:
             raise AmbiguousGrammarError(_MAX_VISITS)
 
-    def _union(self, members: dict[Frame | None, None]) -> Stack:
+    def _merge(self, members: dict[Frame | None, None]) -> Stack:
         if len(members) == 1:
             return next(iter(members))
         key = frozenset(members)
-        union = self._unions.get(key)
-        if union is None:
-            union = self._unions.setdefault(key, Frames(tuple(members)))
+        merged = self._merged.get(key)
+        if merged is None:
+            merged = self._merged.setdefault(key, Frames(tuple(members)))
             self._cached += len(members)
-        return union
+        return merged
 
     def _frame(self, node: Node, count: int, parent: Stack) -> Frame:
         key = (node, count, parent)
@@ -355,32 +355,32 @@ class MatchState:
     def expected(self) -> tuple[str, ...]:
         """Return the terminals that may come next, as GBNF, and `END_OF_TEXT` last if the text may end."""
         shown = [
-            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.of)
+            emit_literal(node.text[offset:]) if isinstance(node, TextNode) else emit_expr(node.chars)
             for node, offset, _ in self.tops
         ]
         return tuple(dict.fromkeys([*shown, *[END_OF_TEXT] * self.can_end]))
 
     @property
     def cost(self) -> Cost:
-        """The cost of the shortest completion."""
+        """The cost of the shortest ending."""
         if self._cost is None:
-            self._cost = 0 if self.can_end else min(map(completion_cost, self.tops), default=math.inf)
+            self._cost = 0 if self.can_end else min(map(ending_cost, self.tops), default=math.inf)
         return self._cost
 
     @property
-    def completion_length(self) -> float:
-        """The bytes of the shortest completion in UTF-8; infinity if there is none."""
+    def ending_length(self) -> float:
+        """The bytes of the shortest ending in UTF-8; infinity if there is none."""
         return self.cost if self.cost == math.inf else int(self.cost) // BYTE
 
-    def shortest_completion(self) -> str:
-        """Return a text of `completion_length` that completes the text so far, "" if there is none.
+    def shortest_ending(self) -> str:
+        """Return a text of `ending_length` that ends the text so far, "" if there is none.
 
         Where several do, it is the first alternative's. Of each class it takes the first character.
         """
         state, parts = self, list[str]()
         while state.cost not in {0, math.inf}:
-            node, offset, _ = min(state.tops, key=completion_cost)
-            text = node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.of)[0][0])
+            node, offset, _ = min(state.tops, key=ending_cost)
+            text = node.text[offset:] if isinstance(node, TextNode) else chr(matchable(node.chars)[0][0])
             parts.append(text)
             _, state = state.furthest(text)
         return "".join(parts)

@@ -43,7 +43,7 @@ class TextNode:
 class CharsNode:
     """A character class; `bounds`: an odd number of them is at or below each of its members."""
 
-    of: CharClass
+    chars: CharClass
     bounds: tuple[int, ...]
     next: Node
     cost: Cost
@@ -171,5 +171,5 @@ def _choice(nexts: list[Node]) -> ChoiceNode:
 
 
 @schema_cache(maxsize=4096)
-def _bounds(of: CharClass) -> tuple[int, ...]:
-    return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(of)))
+def _bounds(chars: CharClass) -> tuple[int, ...]:
+    return tuple(chain.from_iterable((low, high + 1) for low, high in matchable(chars)))

@@ -102,14 +102,14 @@ class _Newlines:
             if kind == "LPAR":
                 depth += 1
                 if depth > MAX_NESTING:
-                    raise _TooDeepError(token)
+                    raise _DeepParenthesesError(token)
             elif kind == "_RPAR" and depth:
                 depth -= 1
             continues = kind in {"_DEFINES", "_PIPE"}
             yield token
 
 
-class _TooDeepError(GbnfError):
+class _DeepParenthesesError(GbnfError):
     """Parentheses that are nested too deep. Its argument is the first that is."""
 
 
@@ -204,7 +204,7 @@ class GbnfReader:
                 return _parser().parse(text)
             except UnexpectedInput as error:
                 fault = _syntax_error(text, error)
-            except _TooDeepError as error:
+            except _DeepParenthesesError as error:
                 problem = f"parentheses nested deeper than {MAX_NESTING}"
                 fault = "G009", error.args[0].start_pos, problem, "Make rules of the inner groups.", 1
             self._report(*fault)
@@ -328,9 +328,9 @@ class GbnfReader:
         cost = part.cost * times
         return _ParsedExpr(expr, elements=maximum != 0, opening=opening, cost=cost, depth=part.depth + 1)
 
-    def _limited(self, part: _ParsedExpr, token: Token, more: int = 0) -> _ParsedExpr:
-        """Return the part, unless it is nested too deep with `more` around it."""
-        if part.depth + more <= MAX_DEPTH:
+    def _limited(self, part: _ParsedExpr, token: Token, around: int = 0) -> _ParsedExpr:
+        """Return the part, unless it is nested too deep with `around` more levels around it."""
+        if part.depth + around <= MAX_DEPTH:
             return part
         problem = f"repetitions, sequences and alternatives nested deeper than {MAX_DEPTH}"
         hint = "Make rules of the inner groups, and write one repetition for several."

@@ -98,7 +98,7 @@ class StackSearch:
         while pending and most <= limit and self._matcher.visits < min(last, fruitful):
             before = most
             begun, _, _, text, state = heappop(pending)
-            for more, following in state.followers():
+            for added, following in state.followers():
                 self._matcher.visits += 1
                 positions = frozenset(
                     (node, offset, stack.node if isinstance(stack, Frame) else None)
@@ -109,10 +109,10 @@ class StackSearch:
                 stacks_at[positions] = following.stacks
                 most = max(most, following.stacks)
                 if following.stacks >= 2 * start.stacks and _contains_twice(following, start):
-                    most = max(most, _repeated(start, text + more, limit))
+                    most = max(most, _repeated(start, text + added, limit))
                 least = min(begun, -self._begun(following))
-                far = len(text) + len(more) + _STEPS * self._distance(following)
-                heappush(pending, (least, far, next(number), text + more, following))
+                far = len(text) + len(added) + _STEPS * self._distance(following)
+                heappush(pending, (least, far, next(number), text + added, following))
             if most > before:
                 fruitful = self._matcher.visits + _FRUITLESS_VISITS // share
         return most

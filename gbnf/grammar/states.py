@@ -88,11 +88,11 @@ def first_characters(top: Top) -> Ranges:
     if isinstance(node, TextNode):
         code_point = ord(node.text[offset])
         return ((code_point, code_point),)
-    return matchable(node.of)
+    return matchable(node.chars)
 
 
-def completion_cost(top: Top) -> Cost:
-    """Return the cost of the shortest completion of one derivation."""
+def ending_cost(top: Top) -> Cost:
+    """Return the cost of the shortest ending of one derivation."""
     node, offset, stack = top
     matched = utf8_length(node.text[:offset]) if offset and isinstance(node, TextNode) else 0
     return node.cost - BYTE * matched + (stack.cost if stack is not None else 0)

@@ -238,9 +238,9 @@ def shorten(value: Any, *, limit: int, keep_ends: bool = False) -> tuple[Any, st
 
     `keep_ends` as in `result_text`.
     """
-    whole = _Shortened(value, _WHOLE, _WHOLE, keep_ends)
-    if whole.length <= limit:
-        return whole.value, ""
+    unshortened = _Shortened(value, _WHOLE, _WHOLE, keep_ends)
+    if unshortened.length <= limit:
+        return unshortened.value, ""
     least = min(_MIN_TEXT_CHARACTERS, limit // 8) if keep_ends else _MIN_TEXT_CHARACTERS
     counts = range(1, limit + 1)  # what is longer does not fit, either
     members = bisect(counts, 0, key=lambda count: _Shortened(value, count, least, keep_ends).length > limit)

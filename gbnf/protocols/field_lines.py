@@ -60,7 +60,7 @@ _QUOTES = (('"', '"'), ("'", "'"), ("“", "”"), ("«", "»"), ("**", "**"), (
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _LineField:
     """A property of the arguments."""
 
     name: str
@@ -88,11 +88,11 @@ class _Field:
         return self.is_list or ("string" in self.location.types and not self.location.listed)
 
 
-def _fields(tool: Tool) -> tuple[_Field, ...]:
+def _fields(tool: Tool) -> tuple[_LineField, ...]:
     args = tool.model_args()
-    whole, required = Location.of(args), args.get("required", ())
+    arguments, required = Location.of(args), args.get("required", ())
     return tuple(
-        _Field(name, schema, whole.property(name), name in required)
+        _LineField(name, schema, arguments.property(name), name in required)
         for name, schema in args.get("properties", {}).items()
     )
 
@@ -114,7 +114,7 @@ class FieldLines(CallsInText):
     lines: bool = True
 
     @cached_property
-    def _fields(self) -> tuple[_Field, ...]:
+    def _fields(self) -> tuple[_LineField, ...]:
         return _fields(self.tool)
 
     @cached_property
@@ -198,7 +198,7 @@ class FieldLines(CallsInText):
             raise UnreadableCallError(f"{text!r} is a placeholder, and no value")
         return f"{match[1]}: {value}"
 
-    def _check_text(self, text: str, field: _Field, *, in_lines: bool) -> None:
+    def _check_text(self, text: str, field: _LineField, *, in_lines: bool) -> None:
         """Raise UnreadableCallError for a blank value, a placeholder, or one with another field's label."""
         if field.is_required and text and not text.strip(" \t\n.…"):
             raise UnreadableCallError(f"{field.name} is blank")
@@ -280,7 +280,7 @@ class FieldLines(CallsInText):
         return arguments
 
 
-def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
+def _placed(lines: Sequence[str], fields: Sequence[_LineField]) -> dict[str, Any]:
     """Assign lines to fields, in the requested order. A list, or the last text, has those that are left."""
     least = sum(_item_count(field.schema) or 1 for field in fields)
     takes_text = len(fields) == 1 and fields[0].takes_lines
@@ -305,7 +305,7 @@ def _placed(lines: Sequence[str], fields: Sequence[_Field]) -> dict[str, Any]:
     return values
 
 
-def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
+def _value(field: _LineField, lines: Sequence[str]) -> dict[str, Any]:
     """Return the value of a field by its name; {} if it has none."""
     if not lines:
         return {}
@@ -319,7 +319,7 @@ def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
             return {}
     if not field.is_list:
         return {field.name: _scalar(field, text)}
-    item_field = _Field(field.name, True, field.location.item(0), True)
+    item_field = _LineField(field.name, True, field.location.item(0), True)
     items = [_unquoted(line) for line in _unnumbered(lines)]
     if len(items) == 1:
         if isinstance(value := load_complete(items[0]), list):
@@ -328,7 +328,7 @@ def _value(field: _Field, lines: Sequence[str]) -> dict[str, Any]:
     return {field.name: [_scalar(item_field, item) for item in items]}
 
 
-def _scalar(field: _Field, text: str) -> Any:
+def _scalar(field: _LineField, text: str) -> Any:
     """Return the value in a text; the text itself if it is none that the field has."""
     numerals = len(re.findall(r"\d+", text)) if field.is_date else 0  # "5 to 8 March 2026" has three
     is_numeric = _NUMERIC_DATE.fullmatch(text) is not None
@@ -341,7 +341,7 @@ def _scalar(field: _Field, text: str) -> Any:
     return parse_json(json_of_raw(value, field.location.types, quoted=False))
 
 
-def _leading(text: str, field: _Field) -> tuple[str, str]:
+def _leading(text: str, field: _LineField) -> tuple[str, str]:
     """Return the number, or the listed value, that a text begins with, and the rest of the text.
 
     One that is the only one in the text, and not denied, counts, too. Otherwise it is the whole text.
@@ -368,7 +368,7 @@ def _leading(text: str, field: _Field) -> tuple[str, str]:
     return (named.pop(), "") if is_clear else (text, "")
 
 
-def _unnumbered(lines: Sequence[str], fields: Sequence[_Field] = ()) -> list[str]:
+def _unnumbered(lines: Sequence[str], fields: Sequence[_LineField] = ()) -> list[str]:
     """Return lines without bullets, or the numbers 1, 2, …, before all of them; not before a number."""
     marks = [_MARK.match(line) for line in lines]
     numbers = [int(mark[2]) for mark in marks if mark and mark[2]]

@@ -116,10 +116,10 @@ class StringMember(AnswerReader):
             if head is None:
                 return []
             self._position = head.end()
-        whole = _WHOLE.match(self._text, self._position)
-        assert whole is not None
-        self._position = whole.end()
-        answer: str = json.loads(f'"{whole[0]}"', strict=False)
+        characters = _WHOLE.match(self._text, self._position)
+        assert characters is not None
+        self._position = characters.end()
+        answer: str = json.loads(f'"{characters[0]}"', strict=False)
         return [TextDelta(answer)] if answer else []
 
 
@@ -217,8 +217,8 @@ class TextCalls:
         shown, text = self._stream.shown, result.content
         is_text = isinstance(result, ToolCalls) and self._is_text(result, truncated)
         if is_text:
-            whole = self._text.partition(result.reasoning)[2].lstrip() if result.reasoning else self._text
-            text = whole if whole.startswith(shown) else text
+            answer = self._text.partition(result.reasoning)[2].lstrip() if result.reasoning else self._text
+            text = answer if answer.startswith(shown) else text
         deltas: list[Delta] = [TextDelta(text[len(shown) :])] if text[len(shown) :] else []
         calls: tuple[ToolCall, ...] = ()
         if isinstance(result, ToolCalls):
@@ -323,7 +323,7 @@ class EitherReader:
         return shared
 
 
-def union(first: Grammar, second: Grammar) -> Grammar:
+def either_grammar(first: Grammar, second: Grammar) -> Grammar:
     """Return the grammar of the texts in either language."""
     one_rules, other_rules = prefixed("first", first.rules, ()), prefixed("second", second.rules, ())
     root = alt(Ref(one_rules.root), Ref(other_rules.root))

@@ -19,14 +19,13 @@ from gbnf.regular.charset import ONE_CLASS, CharSet, common_refinement, minterms
 from gbnf.regular.transition_tables import (
     DEAD,
     EMPTY_TABLE,
-    MAX_STATES,
     TransitionTable,
     explore,
     minimize,
     renumber,
 )
 from gbnf.surrogates import has_surrogate
-from gbnf.work_limits import TooManyStatesError, work_cache
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, work_cache
 
 
 @dataclass(frozen=True)

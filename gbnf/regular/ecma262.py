@@ -18,7 +18,14 @@ from __future__ import annotations
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.glushkov import Condition, PositionAutomaton, Preceding
 from gbnf.regular.pattern_parser import parse_pattern
-from gbnf.regular.pattern_syntax import End, Node, Start, UnsupportedPatternError, is_anchored, may_look_ahead
+from gbnf.regular.pattern_syntax import (
+    End,
+    PatternNode,
+    Start,
+    UnsupportedPatternError,
+    is_anchored,
+    may_look_ahead,
+)
 from gbnf.regular.subset_construction import determinise
 from gbnf.work_limits import work_cache
 
@@ -29,7 +36,7 @@ def search(pattern: str) -> Dfa:
     return _language(parse_pattern(pattern), pattern)
 
 
-def _language(node: Node, pattern: str, within: Condition | None = None) -> Dfa:
+def _language(node: PatternNode, pattern: str, within: Condition | None = None) -> Dfa:
     """Return the texts in which the expression is found.
 
     With `within`, it is the body of that lookaround: found at the start of the text after the position, or

@@ -96,8 +96,8 @@ class _Identifiers:
     def __init__(self, ucs: str = "", private: str = "") -> None:
         plain = f"0-9A-Za-z._~{ucs}{_SUBDELIMITERS}-"  # the hyphen last, where it is itself
 
-        def part(more: str = "") -> str:
-            return f"(?:[{more}{plain}]|{_ESCAPED})"
+        def part(signs: str = "") -> str:
+            return f"(?:[{signs}{plain}]|{_ESCAPED})"
 
         char = part(":@")
         user, name, path = part(":"), part(), f"(?:/{char}*)*"

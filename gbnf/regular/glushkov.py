@@ -24,7 +24,7 @@ from gbnf.regular.pattern_syntax import (
     Concatenation,
     End,
     Lookaround,
-    Node,
+    PatternNode,
     Repetition,
     Start,
     contains,
@@ -55,7 +55,7 @@ class Condition(NamedTuple):
 
 
 #: The steps from a position: the positions that may follow under each set of conditions.
-Steps = Mapping[frozenset[Condition], int]
+Transitions = Mapping[frozenset[Condition], int]
 UNCONDITIONAL: frozenset[Condition] = frozenset()
 
 
@@ -77,20 +77,22 @@ class PositionAutomaton:
     of characters. `sink`: positions; where all of them may follow, any text is accepted; 0 for none.
     """
 
-    def __init__(self, node: Node, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding) -> None:
+    def __init__(
+        self, node: PatternNode, *, begins_anywhere: bool, ends_anywhere: bool, before: Preceding
+    ) -> None:
         """Build it. `before` is what precedes the whole. Raises TooManyStatesError."""
         builder = _Builder(boundaries=contains(node, Boundary))
-        whole = builder.visit(node)
+        positions = builder.visit(node)
         if begins_anywhere:
-            whole = builder.join(builder.visit(ANY_TEXT), whole)
+            positions = builder.join(builder.visit(ANY_TEXT), positions)
         self.sink = 0
         if ends_anywhere:
             rest = builder.visit(ANY_TEXT)
             self.sink = rest.first | END
-            whole = builder.join(whole, rest)
-        whole = builder.join(_PositionSets(nullable=False, first=START, last=START), whole)
-        builder.join(whole, _PositionSets(nullable=False, first=END, last=END))
-        self.steps: tuple[Steps, ...] = tuple(
+            positions = builder.join(positions, rest)
+        positions = builder.join(_PositionSets(nullable=False, first=START, last=START), positions)
+        builder.join(positions, _PositionSets(nullable=False, first=END, last=END))
+        self.steps: tuple[Transitions, ...] = tuple(
             builder.resolve(number, before) for number in range(len(builder.follow))
         )
         self.sets: Mapping[CharSet, int] = builder.sets
@@ -120,15 +122,15 @@ class _Builder:
         if self.work > MAX_WORK:
             raise TooManyStatesError(MAX_WORK, "steps to build")
 
-    def visit(self, node: Node) -> _PositionSets:
+    def visit(self, node: PatternNode) -> _PositionSets:
         match node:
             case Chars(chars):
                 return self._chars(chars)
             case Concatenation(items):
-                whole = _NO_POSITIONS
+                joined = _NO_POSITIONS
                 for item in items:
-                    whole = self.join(whole, self.visit(item))
-                return whole
+                    joined = self.join(joined, self.visit(item))
+                return joined
             case Alternation(items):
                 pieces = [self.visit(item) for item in items]
                 nullable, first, last = False, 0, 0
@@ -175,7 +177,7 @@ class _Builder:
                     self.words |= position
         return _PositionSets(nullable=False, first=positions, last=positions)
 
-    def _repetition(self, item: Node, minimum: int, maximum: int | None) -> _PositionSets:
+    def _repetition(self, item: PatternNode, minimum: int, maximum: int | None) -> _PositionSets:
         # x{2,} -> x x+      x{2,4} -> x x (x (x)?)?      (x?){2,4} -> (x?)(x?)((x?)(x?)?)?
         if maximum == 0:
             return _NO_POSITIONS
@@ -191,7 +193,7 @@ class _Builder:
             tail = self.join(self.visit(item), tail)
         return tail
 
-    def resolve(self, number: int, before: Preceding) -> Steps:
+    def resolve(self, number: int, before: Preceding) -> Transitions:
         """Return the steps from a position, with the assertions in between resolved where possible.
 
         `before` is what precedes the whole expression.
@@ -215,7 +217,7 @@ class _Builder:
             if follow & allowed:
                 steps[conditions] = steps.get(conditions, 0) | follow & allowed
             for assertion in bits(follow & self.asserted):
-                rest, more = allowed, conditions
+                rest, needed = allowed, conditions
                 match self.assertions[assertion]:
                     case Start() if before != Preceding.TEXT_START:
                         rest = 0
@@ -224,8 +226,8 @@ class _Builder:
                     case Boundary(negated):
                         rest &= self.words if (before == Preceding.WORD) == negated else nonwords | END
                     case Lookaround() as lookaround:
-                        more = conditions | {Condition(lookaround, before)}
-                visit = (assertion, rest, more)
+                        needed = conditions | {Condition(lookaround, before)}
+                visit = (assertion, rest, needed)
                 if rest and visit not in seen:
                     seen.add(visit)
                     pending.append(visit)

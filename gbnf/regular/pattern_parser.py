@@ -18,7 +18,7 @@ from gbnf.regular.pattern_syntax import (
     End,
     Lookaround,
     MalformedPatternError,
-    Node,
+    PatternNode,
     Repetition,
     Start,
     UnsupportedPatternError,
@@ -47,7 +47,7 @@ _PLAIN = re.compile(r"[^\\^$.*+?()\[\]{}|]+")
 _LOOKAROUNDS = {"?=": (False, False), "?!": (False, True), "?<=": (True, False), "?<!": (True, True)}
 
 
-def parse_pattern(pattern: str) -> Node:
+def parse_pattern(pattern: str) -> PatternNode:
     """Parse a pattern. Raises MalformedPatternError and UnsupportedPatternError."""
     parser = _PatternParser(pattern)
     node = parser.disjunction(0)
@@ -165,7 +165,7 @@ class _PatternParser:
             return chr(0x10000 + (code - 0xD800) * 0x400 + int(low[1], 16) - 0xDC00)
         return chr(code)
 
-    def disjunction(self, depth: int) -> Node:
+    def disjunction(self, depth: int) -> PatternNode:
         """Parse alternatives up to a closing parenthesis or the end, which are not consumed."""
         if depth > MAX_DEPTH:
             raise self.unsupported(f"groups nest deeper than {MAX_DEPTH}", self.index)
@@ -175,8 +175,8 @@ class _PatternParser:
             alternatives.append(self._alternative(depth))
         return alternatives[0] if len(alternatives) == 1 else Alternation(tuple(alternatives))
 
-    def _alternative(self, depth: int) -> Node:
-        items: list[Node] = []
+    def _alternative(self, depth: int) -> PatternNode:
+        items: list[PatternNode] = []
         while self.index < len(self.pattern):
             char = self.pattern[self.index]
             if char in "|)":
@@ -215,11 +215,11 @@ class _PatternParser:
             self.index += 1
         return bounds
 
-    def _char(self, code_point: int) -> Node:
+    def _char(self, code_point: int) -> PatternNode:
         chars = CharSet.single(code_point)
         return Chars(ignoring_case(chars) if "i" in self.flags else chars)
 
-    def _term(self, char: str, depth: int) -> Node:
+    def _term(self, char: str, depth: int) -> PatternNode:
         position = self.index
         self.index += 1
         match char:
@@ -241,11 +241,11 @@ class _PatternParser:
                 raise self.malformed("there is nothing before the braces to repeat", position)
         return self._char(ord(char))
 
-    def _line_edge(self, edge: Node, *, behind: bool) -> Node:
+    def _line_edge(self, edge: PatternNode, *, behind: bool) -> PatternNode:
         line_end = Lookaround(Chars(LINE_END), behind=behind, negated=False, position=self.index)
         return Alternation((edge, line_end))
 
-    def _group(self, position: int, depth: int) -> Node:
+    def _group(self, position: int, depth: int) -> PatternNode:
         flags = self.flags
         kind = next((sign for sign in ("?<=", "?<!", "?=", "?!") if self.looking_at(sign)), None)
         if kind:
@@ -283,7 +283,7 @@ class _PatternParser:
                 elif letter not in "ua":
                     raise self.unsupported(f"the flag {letter!r} is unknown", position)
 
-    def _escape(self, position: int) -> Node:
+    def _escape(self, position: int) -> PatternNode:
         """Parse an escape after its backslash, outside a class."""
         if self.index >= len(self.pattern):
             raise self.malformed("a backslash at the end", position)

@@ -37,21 +37,21 @@ class Chars:
 class Concatenation:
     """The expressions in a row; the empty word if there are none."""
 
-    items: tuple[Node, ...] = ()
+    items: tuple[PatternNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
     """Any of the expressions."""
 
-    items: tuple[Node, ...]
+    items: tuple[PatternNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     """The expression at least `minimum` times and at most `maximum` times (None: without bound)."""
 
-    item: Node
+    item: PatternNode
     minimum: int
     maximum: int | None
 
@@ -80,21 +80,21 @@ class Lookaround:
     `position` is its index in the pattern.
     """
 
-    item: Node
+    item: PatternNode
     behind: bool
     negated: bool
     position: int = field(compare=False)
 
 
 Assertion: TypeAlias = Start | End | Boundary | Lookaround
-Node: TypeAlias = Chars | Concatenation | Alternation | Repetition | Assertion
+PatternNode: TypeAlias = Chars | Concatenation | Alternation | Repetition | Assertion
 
 EMPTY_PATTERN = Concatenation()
 ANY = Chars(ANY_CHAR)
 ANY_TEXT = Repetition(ANY, 0, None)
 
 
-def is_anchored(node: Node, edge: type[Start | End]) -> bool:
+def is_anchored(node: PatternNode, edge: type[Start | End]) -> bool:
     """Return whether every match begins at the start, or ends at the end, as far as the structure shows."""
     match node:
         case Start() | End():
@@ -112,7 +112,7 @@ def is_anchored(node: Node, edge: type[Start | End]) -> bool:
     return False
 
 
-def contains(node: Node, kinds: type | UnionType) -> bool:
+def contains(node: PatternNode, kinds: type | UnionType) -> bool:
     """Return whether an expression is of these kinds, or contains one that is, also in a lookaround."""
     if isinstance(node, kinds):
         return True
@@ -124,6 +124,6 @@ def contains(node: Node, kinds: type | UnionType) -> bool:
     return False
 
 
-def may_look_ahead(node: Node) -> bool:
+def may_look_ahead(node: PatternNode) -> bool:
     """Return whether it contains an assertion that may depend on the following text."""
     return contains(node, End | Boundary | Lookaround)

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import common_refinement, minterms
 from gbnf.regular.glushkov import END, MAX_WORK, START, UNCONDITIONAL, Condition, PositionAutomaton, bits
-from gbnf.regular.transition_tables import DEAD, MAX_STATES, explore
-from gbnf.work_limits import TooManyStatesError, spend
+from gbnf.regular.transition_tables import DEAD, explore
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, spend
 
 #: Pending lookaheads: the number of the condition, and the state of its body's automaton.
 _PendingLookaheads: TypeAlias = frozenset[tuple[int, int]]

@@ -14,10 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
 from gbnf.regular.charset import ONE_CLASS, Alphabet
-from gbnf.work_limits import TooManyStatesError, spend
-
-#: The most states of an automaton while it is built, unless a caller says otherwise.
-MAX_STATES = 4000
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, spend
 
 DEAD = -1
 

@@ -96,12 +96,12 @@ class InPlaceSchemas:
             spend(_SCHEMA_WORK)
             seen.add(id(here))
             yield here
-            more = [
+            below = [
                 member
                 for path, member in subschemas(here)
                 if path[0] == "allOf" or (branches and path[0] in _IN_PLACE)
             ]
-            pending += [*reversed(more), *reversed(self.targets(here))]
+            pending += [*reversed(below), *reversed(self.targets(here))]
 
     def targets(self, schema: Mapping[str, Any]) -> list[Any]:
         """Return the schemas that the references of `schema` lead to, without those that lead nowhere."""
@@ -153,8 +153,8 @@ class InPlaceSchemas:
                     pending.append((member, "in place"))
                 else:
                     pending.append((member, "definition" if path[0] in DEFINITIONS else "value"))
-        while more := {id(target) for schema, target in aliases if id(schema) in combined} - combined:
-            combined |= more
+        while targets := {id(target) for schema, target in aliases if id(schema) in combined} - combined:
+            combined |= targets
         return frozenset(combined)
 
 

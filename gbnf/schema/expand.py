@@ -203,11 +203,11 @@ class Expander:
         self, choice: Branching, rest: FlatSchema, sets: list[ValueSet], budget: int
     ) -> list[ValueSet]:
         """Return the sets of `oneOf`'s branches without the values that two of them share, where possible."""
-        whole = sets
+        wider = sets
         if choice.subschema.observes:  # a value counts as another branch's, whatever that leaves unevaluated
             loose = replace(rest, conjuncts=tuple(map(_without_unevaluated, rest.conjuncts)))
-            whole = [self._branch(branch, loose, budget) for branch in choice.branches]
-        rivals = [self._rivals(number, choice.branches, sets[number], whole) for number in range(len(sets))]
+            wider = [self._branch(branch, loose, budget) for branch in choice.branches]
+        rivals = [self._rivals(number, choice.branches, sets[number], wider) for number in range(len(sets))]
         apart = [
             replace(
                 subset,
@@ -227,8 +227,8 @@ class Expander:
                 apart[number] = ValueSet(reason="another branch of oneOf allows everything")
             elif complements:
                 without = [Branching(choice.subschema, "oneOf", branches) for branches in complements]
-                more = replace(rest, branchings=(*rest.branchings, *without))
-                apart[number] = self._branch(choice.branches[number], more, budget)
+                excluding = replace(rest, branchings=(*rest.branchings, *without))
+                apart[number] = self._branch(choice.branches[number], excluding, budget)
         return apart
 
     def _complements(self, branches: list[Subschema]) -> tuple[list[Conjunction], str]:
@@ -244,11 +244,11 @@ class Expander:
         return complements, f"inside, the complement of {inside!r} has no schema" if inside else ""
 
     def _rivals(
-        self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, whole: list[ValueSet]
+        self, number: int, branches: tuple[Subschema, ...], mine: ValueSet, sets: list[ValueSet]
     ) -> list[int]:
         """Return the branches whose sets may share a value with the shapes of this one."""
         rivals = []
-        for other, theirs in enumerate(whole):
+        for other, theirs in enumerate(sets):
             if other == number:
                 continue
             shapes_meet = not all(

@@ -91,9 +91,9 @@ class Flattener:
             if raw is False:
                 conjuncts[subschema] = None
                 continue
-            more = [self._document.follow(subschema, keyword) for keyword in REFERENCES if keyword in raw]
-            if more and self._document.refs_hide_siblings:
-                pending.extend(more)
+            members = [self._document.follow(subschema, keyword) for keyword in REFERENCES if keyword in raw]
+            if members and self._document.refs_hide_siblings:
+                pending.extend(members)
                 continue
             conjuncts[subschema] = None
             if raw.get("required") is True:
@@ -101,14 +101,14 @@ class Flattener:
             if choices and not (CHOICES.isdisjoint(raw) and OPTIONAL not in raw):
                 for choice in self._choices(subschema):
                     if len(choice.branches) == 1:
-                        more += choice.branches
+                        members += choice.branches
                     else:
                         branchings.append(choice)
             if "allOf" in raw:
-                more += subschema.members("allOf")
+                members += subschema.members("allOf")
             if CONDITION in raw and subschema.is_generated:
-                more.append(subschema.at(CONDITION))
-            pending.extend(reversed(more))
+                members.append(subschema.at(CONDITION))
+            pending.extend(reversed(members))
         return FlatSchema(tuple(conjuncts), tuple(branchings))
 
     def evaluating(
@@ -129,20 +129,20 @@ class Flattener:
             raw = here.raw
             if not isinstance(raw, Mapping) or here in evaluating:
                 continue
-            more = [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
-            if more and self._document.refs_hide_siblings:
-                pending += more
+            members = [self._document.follow(here, keyword) for keyword in REFERENCES if keyword in raw]
+            if members and self._document.refs_hide_siblings:
+                pending += members
                 continue
             evaluating[here] = None
-            more += [here.at(CONDITION)] if CONDITION in raw else []
-            more += here.members("allOf") if "allOf" in raw else []
+            members += [here.at(CONDITION)] if CONDITION in raw else []
+            members += here.members("allOf") if "allOf" in raw else []
             for choice in self._evaluating_choices(here):
                 chosen = [branch for branch in choice.branches if self._document.enter(branch) in satisfied]
                 is_decided = is_decided and bool(chosen)
-                more += chosen or choice.branches
+                members += chosen or choice.branches
             if is_decided and "not" in raw:
                 is_decided = not isinstance(self._complement_or_keyword(here.at("not")), str)
-            pending.extend(reversed(more))
+            pending.extend(reversed(members))
         return tuple(evaluating), is_decided
 
     def complement(self, subschema: Subschema) -> tuple[Subschema, ...]:
@@ -319,12 +319,12 @@ def branches_apart(subschema: Subschema, document: Document) -> list[Any]:
     for index, branch in enumerate(branches):
         spend(1 + len(branches) - index)
         evaluated = certain | branch.evaluated
-        more = [
+        optional = [
             later.raw
             for later in branches[index + 1 :]
             if (later.evaluates_more or not later.evaluated <= evaluated) and not branch.excludes(later)
         ]
-        schemas.append({"allOf": [branch.raw], **({OPTIONAL: more} if more else {})})
+        schemas.append({"allOf": [branch.raw], **({OPTIONAL: optional} if optional else {})})
     return schemas
 
 

@@ -235,10 +235,10 @@ def _partial(type_: Any, value: Any) -> Any:
         return value
 
 
-def _faults(error: Any, whole: str) -> str:
+def _faults(error: Any, root: str) -> str:
     """Return the faults of a ValidationError on one line, each with its field."""
     return "; ".join(
-        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"
+        f"{'.'.join(map(str, fault['loc'])) or root}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     )
 

@@ -54,7 +54,7 @@ def complement(subschema: Subschema) -> list[Any]:
 
 
 _FOR_OTHERS = frozenset({"additionalProperties", "unevaluatedProperties", "unevaluatedItems"})
-_Rule = Callable[[Any, Mapping[str, Any]], list[Any]]
+_Complement = Callable[[Any, Mapping[str, Any]], list[Any]]
 
 
 def _allows_all(schema: Any) -> bool:
@@ -173,15 +173,15 @@ def _equal_to(value: Any) -> Any:
     return {"type": "number", "minimum": value, "maximum": value}
 
 
-def _not_bound(exclusive: str, opposite: str, beyond: str) -> _Rule:
+def _not_bound(exclusive: str, opposite: str, beyond: str) -> _Complement:
     return lambda value, raw: [{"type": "number", opposite if raw.get(exclusive) is True else beyond: value}]
 
 
-def _fewer(kind: str, keyword: str) -> _Rule:
+def _fewer(kind: str, keyword: str) -> _Complement:
     return lambda value, _raw: [{"type": kind, keyword: int(value) - 1}] if value > 0 else []
 
 
-def _more(kind: str, keyword: str) -> _Rule:
+def _more(kind: str, keyword: str) -> _Complement:
     return lambda value, _raw: [{"type": kind, keyword: int(value) + 1}]
 
 
@@ -207,7 +207,7 @@ def _not_one_of(branches: list[Any], _raw: Mapping[str, Any]) -> list[Any]:
     return [none, *({"allOf": [*pair]} for pair in combinations(branches, 2))]
 
 
-_RULES: dict[str, _Rule] = {
+_RULES: dict[str, _Complement] = {
     "type": _not_type,
     "enum": lambda value, _raw: _not_values(value),
     "const": lambda value, _raw: _not_values([value]),

@@ -21,10 +21,7 @@ from gbnf.schema.value_sets import (
     child,
     conjunction,
 )
-from gbnf.work_limits import TooManyStatesError, spend
-
-#: The most states, in total, of the classes into which patterns divide the keys.
-MAX_KEY_STATES = 3000
+from gbnf.work_limits import MAX_KEY_STATES, TooManyStatesError, spend
 
 #: The language of the keys that a schema allows, or None for every key.
 KeyLanguage = Callable[[Subschema], Dfa | None]
@@ -121,16 +118,16 @@ def _apply_pattern_properties(
         value = child(conjunct, "patternProperties", pattern)
         try:
             keys = search(pattern)
-            unmatched, more = unmatched - keys, [KeyClass(unmatched & keys, value)]
+            unmatched, divided = unmatched - keys, [KeyClass(unmatched & keys, value)]
             for key_class in matched:
                 assert key_class.keys is not None
                 both = key_class.keys & keys
                 if both.is_empty:  # as for most pairs of patterns: nothing to divide
-                    more.append(key_class)
+                    divided.append(key_class)
                 else:
-                    more.append(KeyClass(key_class.keys - keys, key_class.value))
-                    more.append(KeyClass(both, conjunction(key_class.value, value)))
-            _check_size(more)
+                    divided.append(KeyClass(key_class.keys - keys, key_class.value))
+                    divided.append(KeyClass(both, conjunction(key_class.value, value)))
+            _check_size(divided)
         except (PatternError, TooManyStatesError) as error:
             for other in conjunct.raw["patternProperties"]:
                 reason = str(error) if other == pattern else "a pattern beside it is not enforced"
@@ -139,7 +136,7 @@ def _apply_pattern_properties(
                 reason = "a pattern beside it is not enforced, so other properties are left open"
                 report(f"{conjunct.pointer}/additionalProperties", "additionalProperties", reason)
             return properties, (KeyClass(None, UNCONSTRAINED),)
-        matched = [part for part in more if part.keys is not None and not part.keys.is_empty]
+        matched = [part for part in divided if part.keys is not None and not part.keys.is_empty]
         properties = {
             name: conjunction(subschemas, value) if keys.accepts(name) else subschemas
             for name, subschemas in properties.items()

@@ -88,8 +88,8 @@ def _expanded_length(pattern: str) -> int:
     groups, last = [0], 0
     for element in _ELEMENT.finditer(pattern):
         if element["least"]:
-            more = last * int((element["count"] or "1")[:9])
-            groups[-1], last = groups[-1] + more, last + more
+            repeated = last * int((element["count"] or "1")[:9])
+            groups[-1], last = groups[-1] + repeated, last + repeated
         elif element[0] == "(":
             groups.append(1)
         elif element[0] == ")" and len(groups) > 1:

@@ -17,7 +17,7 @@ from gbnf.regular.pattern_syntax import PatternError
 from gbnf.schema.document import Subschema
 from gbnf.schema.keywords import NOT_FORMAT, NOT_PATTERN, NOT_WORDS
 from gbnf.schema.value_sets import String
-from gbnf.work_limits import TooManyStatesError, work_cache
+from gbnf.work_limits import MAX_STRING_STATES, TooManyStatesError, work_cache
 
 
 def integer_keyword(conjunct: Subschema, keyword: str) -> int | None:
@@ -41,9 +41,6 @@ def intersection(left: Dfa | None, right: Dfa | None) -> Dfa | None:
     """Return the texts of both languages (None: all texts). Raises TooManyStatesError."""
     return right if left is None else left if right is None else left & right
 
-
-#: The most states of a language with its bounds on the length.
-MAX_STRING_STATES = 1200
 
 #: The keywords of languages, and those of the author's schema that they are.
 _LANGUAGE_KEYWORDS = {

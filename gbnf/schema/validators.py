@@ -258,13 +258,13 @@ _PRIVATE: Mapping[str, _Rule] = {
         "string", lambda _, pattern, text: pattern_matches(pattern, text), "matches {!r}"
     ),
     keywords.NOT_FORMAT: _refusal(
-        "string", lambda of, name, text: of.format_checker.conforms(text, name), "is a {}"
+        "string", lambda validator, name, text: validator.format_checker.conforms(text, name), "is a {}"
     ),
     keywords.NOT_WORDS: _refusal("string", lambda _, words, text: text in words, "is one of {!r}"),
     keywords.NOT_INTEGER: _refusal(
         "number",
-        lambda of, _, number: (
-            of.is_type(number, "integer") or (isinstance(number, float) and number.is_integer())
+        lambda validator, _, number: (
+            validator.is_type(number, "integer") or (isinstance(number, float) and number.is_integer())
         ),
         "is an integer",
     ),
@@ -273,7 +273,7 @@ _PRIVATE: Mapping[str, _Rule] = {
     keywords.FIRST_ITEMS: _first_items,
     keywords.HAS_ITEM: _refusal(
         "array",
-        lambda of, schema, items: not any(_is_valid(of, item, schema) for item in items),
+        lambda validator, schema, items: not any(_is_valid(validator, item, schema) for item in items),
         "has no item that is valid under {!r}",
     ),
 }

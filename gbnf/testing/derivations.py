@@ -69,9 +69,9 @@ def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
                 parts.append(text)
             case TokenTerminal() as terminal:
                 todo.append(Literal(terminal.text or ""))
-            case CharClass() as of:
+            case CharClass() as chars:
                 budget -= 1
-                ranges = matchable(of)
+                ranges = matchable(chars)
                 simplest = next((char for char in _ASCII if _holds(ranges, ord(char))), chr(ranges[0][0]))
                 parts.append(draw(_characters(ranges)) if budget > 0 else simplest)
             case Seq(items):

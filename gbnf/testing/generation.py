@@ -55,8 +55,8 @@ def canonical(value: Any) -> Any:
 
 def fits(text: str) -> bool:
     """Return whether a number without exponent has few enough digits for every grammar."""
-    whole, _, fraction = text.removeprefix("-").partition(".")
-    return len(whole) <= 39 and len(fraction) <= 20
+    integer, _, fraction = text.removeprefix("-").partition(".")
+    return len(integer) <= 39 and len(fraction) <= 20
 
 
 def canonical_json(value: Any, *, comma: str = ", ", colon: str = ": ") -> str:
@@ -157,7 +157,7 @@ class ValueGenerator:
             case "boolean":
                 return draw(st.booleans())
             case "integer" | "number":
-                return canonical(draw(_numbers(conjuncts, whole=kind == "integer")))
+                return canonical(draw(_numbers(conjuncts, only_integers=kind == "integer")))
             case "string":
                 return draw(_strings(conjuncts))
             case "array":
@@ -190,8 +190,8 @@ class ValueGenerator:
         while len(items) < low or (
             len(items) < min(high, low + _MANY) and depth < _DEPTH and draw(st.booleans())
         ):
-            asked = [conjunct["contains"] for conjunct in conjuncts if "contains" in conjunct and not items]
-            items.append(self.value(draw, [*self.items(conjuncts, len(items)), *asked], depth + 1))
+            needed = [conjunct["contains"] for conjunct in conjuncts if "contains" in conjunct and not items]
+            items.append(self.value(draw, [*self.items(conjuncts, len(items)), *needed], depth + 1))
         return items
 
     def property(self, conjuncts: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
@@ -238,8 +238,8 @@ class ValueGenerator:
         names += [name for name in (*required, *present) if name not in declared and name not in names]
         least = max((conjunct.get("minProperties", 0) for conjunct in conjuncts), default=0)
         if not self.is_closed(conjuncts) and depth < _DEPTH:
-            more = draw(st.lists(_KEYS, max_size=2, min_size=min(2, max(0, least - len(names))), unique=True))
-            for key in more:
+            keys = draw(st.lists(_KEYS, max_size=2, min_size=min(2, max(0, least - len(names))), unique=True))
+            for key in keys:
                 if key not in declared and key not in names:
                     names.insert(len(names) - draw(st.integers(0, len(names))), key)
         return {
@@ -272,7 +272,7 @@ _IMPLIED_TYPES = {
 }  # fmt: skip
 
 
-def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.SearchStrategy[Any]:
+def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, only_integers: bool) -> st.SearchStrategy[Any]:
     lows: list[Any] = []
     highs: list[Any] = []
     divisors = [Fraction(str(conjunct["multipleOf"])) for conjunct in conjuncts if "multipleOf" in conjunct]
@@ -291,7 +291,7 @@ def _numbers(conjuncts: Sequence[Mapping[str, Any]], *, whole: bool) -> st.Searc
         return st.integers(min(first, last), last).map(lambda step: canonical(float(step * divisor)))
     first = math.floor(-1000 if low is None else low)
     integers = st.integers(first, max(first, math.ceil(first + 2000 if high is None else high)))
-    if whole:
+    if only_integers:
         return st.one_of(integers, st.sampled_from([math.floor(end) for end in near])) if near else integers
     floats = st.floats(
         None if low is None else float(low),

@@ -157,8 +157,8 @@ def _own_mutations(conjunct: Mapping[str, Any], value: Any, path: _Path) -> Iter
                     "properties", path, dict(list(value.items())[: conjunct["minProperties"] - 1])
                 )
             if "maxProperties" in conjunct:
-                more = {f"more {number}": number for number in range(conjunct["maxProperties"] + 1)}
-                yield _Mutation("properties", path, {**value, **more})
+                surplus = {f"more {number}": number for number in range(conjunct["maxProperties"] + 1)}
+                yield _Mutation("properties", path, {**value, **surplus})
 
 
 def _number_mutations(conjunct: Mapping[str, Any], value: float, path: _Path) -> Iterator[_Mutation]:

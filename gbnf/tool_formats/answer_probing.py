@@ -134,10 +134,10 @@ def detect_reasoning(prober: Prober) -> Reasoning | None:
         return None
     begin, end = written
     ends = [prober.prompt(reasoning=reasoning).rpartition(QUERY)[2] for reasoning in (True, False)]
-    asked, direct = (
+    reasoned, direct = (
         opening or (text if begin in text else "") for opening, text in zip(openings, ends, strict=True)
     )
-    is_open = begin in asked and end not in asked
+    is_open = begin in reasoned and end not in reasoned
     common = ends[0].rstrip().removesuffix(begin)
     omitted = ends[1].removeprefix(common).strip() if ends[1].startswith(common) else ""
     is_named = begin in direct or end in direct
@@ -220,8 +220,8 @@ def _begin_of_reasoning(before: str, opening: str, header: str) -> str:
         rest = before[before.rfind(prefix) + len(prefix) :]
         if rest[:1].isalnum():
             prefix = prefix[: -len(str(split_pieces(prefix)[-1]))]
-    asked = opening.removeprefix(_beginning_in(opening, before)).strip()
-    begin = asked or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
+    reasoning_begin = opening.removeprefix(_beginning_in(opening, before)).strip()
+    begin = reasoning_begin or (before[before.rfind(prefix) + len(prefix) :].strip() if prefix else "")
     if begin:
         return begin
     last = before.rstrip().rpartition("\n")[2]  # the past shows its tags of reasoning, too

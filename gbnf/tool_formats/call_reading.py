@@ -115,9 +115,10 @@ class CallReader(TextCallReader):
         tools = tuple(tools)
         super().__init__(cursor, tools, emit)
         self._names = ToolNames(tools)
-        self._delimiters = of = format_delimiters(format)
-        after = (*of.tail.patterns, *of.next_calls.patterns, *of.end.patterns, *of.soft.patterns)
-        self._follows = Delimiters([*after, *([","] if of.json else [])])
+        self._delimiters = delimiters = format_delimiters(format)
+        ends = (delimiters.tail, delimiters.next_calls, delimiters.end, delimiters.soft)
+        after = [pattern for end in ends for pattern in end.patterns]
+        self._follows = Delimiters([*after, *([","] if delimiters.json else [])])
         arguments = format.arguments
         elements = isinstance(arguments, ElementArguments)
         self._elements = ElementReader(cursor, format, arguments) if elements else None  # type: ignore[arg-type]  # by `elements`

@@ -62,42 +62,45 @@ class FormatDelimiters:
     as JSON in one. value_ends: what ends a text in an element.
     """
 
-    def __init__(self, of: FormatFields) -> None:
-        heads = (of.head, *of.other_heads)
-        self.json = json = isinstance(of.arguments, JsonArguments) and any(
-            isinstance(part, str) and _JSON.search(part) for part in of.head
+    def __init__(self, form: FormatFields) -> None:
+        heads = (form.head, *form.other_heads)
+        self.json = json = isinstance(form.arguments, JsonArguments) and any(
+            isinstance(part, str) and _JSON.search(part) for part in form.head
         )
-        unmarked = not _first_literal((of.begin, *of.head)).strip()
-        self.begins_alike = unmarked or of.marker.startswith("{")
-        self.late_id = any(isinstance(part, Placeholder) and part.kind == "id" for part in of.tail)
-        begins, unannounced = [of.begin], []
+        unmarked = not _first_literal((form.begin, *form.head)).strip()
+        self.begins_alike = unmarked or form.marker.startswith("{")
+        self.late_id = any(isinstance(part, Placeholder) and part.kind == "id" for part in form.tail)
+        begins, unannounced = [form.begin], []
         if unmarked:  # calls are told from text by what is between them
-            unannounced = [lenient(" ") + joined((of.begin, *head)) for head in heads]
-            begins = [between + of.begin for between in (of.text.before_calls, of.separator) if between]
+            unannounced = [lenient(" ") + joined((form.begin, *head)) for head in heads]
+            begins = [between + form.begin for between in (form.text.before_calls, form.separator) if between]
         self.calls = Delimiters(joined((begin, *head), json=json) for begin in begins for head in heads)
-        separators = [of.separator] if of.separator is not None and of.separator.strip() else []
+        separators = [form.separator] if form.separator is not None and form.separator.strip() else []
         befores: list[tuple[Part, ...]] = [(), *((separator,) for separator in separators)]
         self.next_calls = Delimiters(
             joined((*before, *head), json=json) for before in befores for head in heads
         )
-        bare = [bare for head in heads for bare in _without_begin(of.begin, head)]
+        bare = [bare for head in heads for bare in _without_begin(form.begin, head)]
         self.bare_calls = Delimiters([*(joined(head, json=json) for head in bare), *unannounced])
-        tails = [joined(of.tail, json=json), *(lenient(part, json=json) for part in _parts_of_tail(of.tail))]
-        self.tail, self.end = Delimiters(tails), Delimiters([lenient(of.end.strip(), json=json)])
-        reasoning = [] if of.reasoning is None else [of.reasoning]
+        tails = [
+            joined(form.tail, json=json),
+            *(lenient(part, json=json) for part in _parts_of_tail(form.tail)),
+        ]
+        self.tail, self.end = Delimiters(tails), Delimiters([lenient(form.end.strip(), json=json)])
+        reasoning = [] if form.reasoning is None else [form.reasoning]
         self.reasoning_begin = Delimiters(lenient(tags.begin.strip()) for tags in reasoning)
         self.reasoning_end = Delimiters(lenient(tags.end.strip()) for tags in reasoning)
         self.omitted = Delimiters(lenient(tags.omitted) for tags in reasoning)
-        between = [] if of.separator is None or json else [of.separator]
-        ends = [*of.end_of_turn, of.text.end, of.text.before_calls or "", *between]
+        between = [] if form.separator is None or json else [form.separator]
+        ends = [*form.end_of_turn, form.text.end, form.text.before_calls or "", *between]
         ends += [tags.end for tags in reasoning]
         self.soft = Delimiters(lenient(literal.strip()) for literal in ends if len(literal.strip()) > 1)
-        text_begins = (of.text.begin, *of.text.other_begins)
+        text_begins = (form.text.begin, *form.text.other_begins)
         self.text_begin = Delimiters(lenient(f" {begin.strip()}") for begin in text_begins if begin.strip())
-        values = of.arguments.forms.string if isinstance(of.arguments, ElementArguments) else ()
-        value_ends = (joined(form.after, key="") for form in values)
+        values = form.arguments.forms.string if isinstance(form.arguments, ElementArguments) else ()
+        value_ends = (joined(value.after, key="") for value in values)
         self.value_ends = Delimiters(pattern for pattern in value_ends if len(pattern) >= LEAST_MARK)
-        openings = [of.marker, *(_first_literal((of.begin, *head)) for head in heads)]
+        openings = [form.marker, *(_first_literal((form.begin, *head)) for head in heads)]
         openings += [_first_literal(head) for head in bare]
         opening = [lenient(literal.strip(), json=json) for literal in openings]
         others = (self.reasoning_begin, self.soft, self.value_ends)

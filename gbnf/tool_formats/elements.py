@@ -71,7 +71,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ValueContext:
     """Where a value is read: its key ("" of an item), what is allowed there, patterns of what may follow."""
 
     key: str
@@ -93,12 +93,13 @@ class ElementReader:
         ends = words([arguments.end, *format.tail, format.end, *format.end_of_turn])
         self._members = _members(arguments, arguments.begin, arguments.separator, arguments.end, tuple(ends))
         first = f"{SPACE}(?={lenient(arguments.before_key.strip())})"
-        of = format_delimiters(format)
-        self._tail = of.tail
+        delimiters = format_delimiters(format)
+        self._tail = delimiters.tail
         is_marked = isinstance(format.head[0], str) and format.head[0].strip()
-        heads = of.next_calls if is_marked else of.calls  # a name alone begins no call
+        heads = delimiters.next_calls if is_marked else delimiters.calls  # a name alone begins no call
         self._heads = Delimiters([head + first for head in heads.patterns])
-        close = [lenient(arguments.end.strip()), joined(format.tail), *(() if is_marked else of.end.patterns)]
+        call_ends = () if is_marked else delimiters.end.patterns
+        close = [lenient(arguments.end.strip()), joined(format.tail), *call_ends]
         self._call_end = Delimiters([SPACE.join(filter(None, close))])
         self._marks = Delimiters(
             filter(None, (joined(form.after, key="") for form in arguments.forms.string))
@@ -140,7 +141,7 @@ class ElementReader:
             take(begin if key is None else f"{begin}{json_of(key)}: ")
             inner = location.item(count) if key is None else location.property(key)
             self._declared = None if depth else frozenset(location.names)
-            yield from self._value(group, _Place(key or "", inner, follow, depth), take)
+            yield from self._value(group, _ValueContext(key or "", inner, follow, depth), take)
             count += 1
         take(members.brackets[1] if count else members.brackets)
 
@@ -151,7 +152,7 @@ class ElementReader:
             return (yield from self._cursor.match(members.end)) is not None
         return (yield from self._cursor.match(after, read=False)) is not None
 
-    def _value(self, group: FormGroup, place: _Place, take: Take) -> Steps[None]:
+    def _value(self, group: FormGroup, place: _ValueContext, take: Take) -> Steps[None]:
         """Read a value, and what comes after it."""
         if place.depth > _DEPTH:
             raise UnreadableError("the arguments are nested too deeply")
@@ -172,7 +173,7 @@ class ElementReader:
         yield from self._plain_value(forms, raw, place, take)
 
     def _plain_value(
-        self, forms: Mapping[JsonType, ValueForm], raw: ValueForm | None, place: _Place, take: Take
+        self, forms: Mapping[JsonType, ValueForm], raw: ValueForm | None, place: _ValueContext, take: Take
     ) -> Steps[None]:
         key, types = place.key, place.location.types
         afters = frozenset(form.after for form in forms.values())
@@ -325,7 +326,7 @@ class ElementReader:
             self.problem = f"the text of {key[:80]!r} has more than one reading"
 
     def _nested_value(
-        self, kinds: set[JsonType], after: Delimiters, place: _Place, take: Take
+        self, kinds: set[JsonType], after: Delimiters, place: _ValueContext, take: Take
     ) -> Steps[bool]:
         """Read an array or object if one begins here."""
         assert self._nested is not None

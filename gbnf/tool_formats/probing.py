@@ -274,7 +274,7 @@ class UnwrittenCalls:
 
 def _json_calls(name: str = "name", arguments: str = "arguments", begin: str = "", end: str = "") -> Write:
     """Return what writes a call as a JSON object with two members of these names."""
-    return lambda of, values: begin + json_of({name: of, arguments: values}) + end
+    return lambda tool_name, values: begin + json_of({name: tool_name, arguments: values}) + end
 
 
 def _python_call(name: str, arguments: Mapping[str, Any]) -> str:

@@ -97,9 +97,9 @@ def text_call_rules(tools: Sequence[CompiledTool], *, parallel: bool, bare: bool
     nested = seq(Literal('"function"'), colon, begin, _NAMED, end)
     doubled = seq(begin, _NAMED, end)
     unusual = alt(seq(typed, alt(_NAMED, nested)), nested, doubled)
-    more = seq(_SPACE, optional(seq(Literal(","), _SPACE)), _CALL)
-    objects = seq(_CALL, repeat(more)) if parallel else _CALL
-    first = objects if bare else seq(begin, unusual, end, repeat(more) if parallel else EPSILON)
+    next_call = seq(_SPACE, optional(seq(Literal(","), _SPACE)), _CALL)
+    objects = seq(_CALL, repeat(next_call)) if parallel else _CALL
+    first = objects if bare else seq(begin, unusual, end, repeat(next_call) if parallel else EPSILON)
     items = seq(_CALL, repeat(seq(comma, _CALL))) if parallel else _CALL
     language = seq(repeat(char_class("_", (0x61, 0x7A)), 0, 16), repeat(char_class(" \t"), 0, 4))
     block = seq(Literal("```"), language, Literal("\n"), _SPACE, alt(_LIST, objects), _SPACE, Literal("```"))

@@ -162,15 +162,15 @@ def _calls(form: FormatFields, tools: Sequence[CompiledTool], parallel: bool) ->
         heads = [seq(literal(shape.start), call(index, number)) for index, shape in enumerate(shapes)]
         return seq(literal(form.separator or ""), factor_prefixes(heads))
 
-    more: Expr = seq()
+    later_calls: Expr = seq()
     if parallel and form.separator is not None:
         is_numbered = any(shape.is_numbered for shape in shapes)
-        more = repeat(further(None))
+        later_calls = repeat(further(None))
         for number in reversed(range(1, NUMBERED_CALLS if is_numbered else 1)):
-            more = optional(seq(further(number), more))
+            later_calls = optional(seq(further(number), later_calls))
     for number, opening in enumerate(openings(form)):
         first = factor_prefixes([seq(literal(rest), call(index, 0)) for index, rest in opening.heads])
-        rules[calls_rule(number)] = seq(first, more, literal(form.end))
+        rules[calls_rule(number)] = seq(first, later_calls, literal(form.end))
     return rules
 
 
@@ -255,8 +255,8 @@ class ToolFormat(FormatFields):
         """
         answer = answer_rules(self, "given", reasoning=True).productions
         given_text = prefixed("given", text.rules, {*answer, CALLS})
-        whole = seq(Ref(given_text.root), literal(self.text.end.strip()))
-        return Grammar(Rules({**answer, CALLS: whole, **given_text.productions}), text.report, text.is_parsed)
+        ended = seq(Ref(given_text.root), literal(self.text.end.strip()))
+        return Grammar(Rules({**answer, CALLS: ended, **given_text.productions}), text.report, text.is_parsed)
 
     def prompt(
         self,

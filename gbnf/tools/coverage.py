@@ -166,11 +166,11 @@ def _is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "string"
 
 
-def _restricted(tool: Tool, properties: Mapping[str, Any], **more: Any) -> Tool:
-    """Return a tool with these schemas for its arguments, too, and `more` keywords."""
+def _restricted(tool: Tool, properties: Mapping[str, Any], **keywords: Any) -> Tool:
+    """Return a tool with these schemas for its arguments, too, and `keywords`."""
     if not properties:
         return tool
-    schema = {"properties": properties, **more}
+    schema = {"properties": properties, **keywords}
     return replace(tool, args={**tool.args, "allOf": [*tool.args.get("allOf", ()), schema]})
 
 

@@ -42,7 +42,7 @@ PROVIDERS: dict[str, Provider] = {
     "_google_workspace": Provider(
         names=(
             "google", "drive", "gmail",
-            *(f"{drive} {more}" for drive in _MY_DRIVE for more in ("to", "home", "through", *"cdef")),
+            *(f"{drive} {word}" for drive in _MY_DRIVE for word in ("to", "home", "through", *"cdef")),
         ),
         places=(
             "google workspace", "google drive", "google docs", "google doc", "google sheets", "google sheet",

@@ -208,17 +208,17 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     its name and description. Not those that only say where, "the files in the folder",
     what not to do, what the person did, or what is done with another tool, by one of its phrases.
     """
-    asked = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    without = _SOUGHT_FOR.sub(r"\1", _PLACE.sub(" ", _TOLD.sub(" ", _FORBIDDEN.sub(" ", asked))))
+    unquoted = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
+    without = _SOUGHT_FOR.sub(r"\1", _PLACE.sub(" ", _TOLD.sub(" ", _FORBIDDEN.sub(" ", unquoted))))
     words = dict.fromkeys(_WORD.findall(without))
-    languages = _languages(_WORD.findall(asked))
+    languages = _languages(_WORD.findall(unquoted))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
     words_of = {
         tool: frozenset(word for word, stems in terms.items() if not _requested(tool).isdisjoint(stems))
         for tool in tools
     }
     counts = Counter(chain.from_iterable(words_of.values()))
-    common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(asked)
+    common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(unquoted)
     phrases = {tool: _phrases_in(text, tool) for tool in tools}
     if names_kind_of_file(query):  # "text file" says what is found and read, and not what to do with it
         reads = [tool for tool in tools if tool.run.effect == "read" and (words_of[tool] or phrases[tool])]

@@ -57,8 +57,8 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
 
     ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
     joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
-    whole = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
-    listed = {number: first for number, first in joined.items() if number not in whole}
+    integers = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
+    listed = {number: first for number, first in joined.items() if number not in integers}
 
     def completed(text: str, _name: str) -> str:
         if request and _UTC.fullmatch(text) and not _ZONE.search(request):
@@ -80,9 +80,9 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
                 text = rest[:-2]
         if len(dictated) == 1 and TERM.findall(text.casefold()) == TERM.findall(request.casefold()):
             return dictated[0][0]  # a small model writes the request itself
-        for whole, is_marked in dictated:
-            if _means(text, whole, words_said) or _has_dictated(text, whole, is_marked=is_marked):
-                return whole
+        for phrase, is_marked in dictated:
+            if _means(text, phrase, words_said) or _has_dictated(text, phrase, is_marked=is_marked):
+                return phrase
         start = request.lower().find(text.lower())
         is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
         return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
@@ -414,11 +414,11 @@ _MOST_ADDED: Final = 2
 _LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
 
 
-def _means(text: str, whole: str, words: frozenset[str]) -> bool:
+def _means(text: str, dictated: str, words: frozenset[str]) -> bool:
     """Return whether a text has most words of another and no others, or begins with it and adds few."""
-    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(whole.casefold()))
+    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(dictated.casefold()))
     others = some - every - _LINKS
-    is_beginning = text.casefold().startswith(whole.casefold())
+    is_beginning = text.casefold().startswith(dictated.casefold())
     is_longer = is_beginning and len(others) <= _MOST_ADDED and others <= words
     return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
 
@@ -435,21 +435,21 @@ _ABOUT: Final = re.compile(
 _SAYS_OF_IT: Final = re.compile(r"\W+(?:is|are|was|were|è|sono|era|erano)\b[^\n:]*\Z", re.IGNORECASE)
 
 
-def _has_dictated(text: str, whole: str, *, is_marked: bool) -> bool:
+def _has_dictated(text: str, dictated: str, *, is_marked: bool) -> bool:
     """Return whether a text is a sentence about a dictated one: "Milk and bread are great choices".
 
     `is_marked`: the request calls it a text, "the text milk and bread", which may be anywhere in it.
     Otherwise one with an article, or that is about something, may describe a text: "a poem about bread".
     """
-    if "\n" in text or PATH.fullmatch(text) or _ABOUT.search(whole):
+    if "\n" in text or PATH.fullmatch(text) or _ABOUT.search(dictated):
         return False
-    some, every = TERM.findall(text.casefold()), TERM.findall(whole.casefold())
+    some, every = TERM.findall(text.casefold()), TERM.findall(dictated.casefold())
     if len(every) < 2 or {word for word in some if word.isdigit()} - {*every}:
         return False  # it has a number that the model has computed
     if is_marked:
         return any(some[start : start + len(every)] == every for start in range(len(some) - len(every) + 1))
-    is_beginning = text.casefold().startswith(whole.casefold()) and not _DETERMINED.match(whole)
-    return is_beginning and _SAYS_OF_IT.match(text[len(whole) :]) is not None
+    is_beginning = text.casefold().startswith(dictated.casefold()) and not _DETERMINED.match(dictated)
+    return is_beginning and _SAYS_OF_IT.match(text[len(dictated) :]) is not None
 
 
 _SOURCE: Final = re.compile(

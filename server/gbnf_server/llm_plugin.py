@@ -83,9 +83,9 @@ class GbnfModel(llm.Model):  # type: ignore[misc]  # mypy skips llm
         engine, backend = self._opened
         request = ChatRequest(
             self.model_id,
-            tuple(message for each in prompt.messages for message in _messages(each)),
+            tuple(message for given in prompt.messages for message in _messages(given)),
             tuple(
-                FunctionTool(each.name, each.description or "", each.input_schema) for each in prompt.tools
+                FunctionTool(tool.name, tool.description or "", tool.input_schema) for tool in prompt.tools
             ),
             output=JsonSchema(prompt.schema, param="schema") if prompt.schema else None,
             sampling=Sampling.given(**prompt.options.model_dump()),
@@ -120,12 +120,12 @@ class GbnfModel(llm.Model):  # type: ignore[misc]  # mypy skips llm
         from gbnf_server.cli.model_options import ModelSource
         from gbnf_server.gateway.engine import Engine
 
-        known = ModelSource.__dataclass_fields__
+        fields = ModelSource.__dataclass_fields__
         options: dict[str, Any] = {}
         for key, value in self._table.items():
             name = {"ctx-size": "context_size"}.get(key, key.replace("-", "_"))
-            if name not in known:
-                raise llm.ModelError(f"{self._where}: unknown option {key!r}.{suggestion(key, known)}")
+            if name not in fields:
+                raise llm.ModelError(f"{self._where}: unknown option {key!r}.{suggestion(key, fields)}")
             path = self._file.parent / Path(str(value)).expanduser()
             options[name] = str(path) if name in {"model", "lora"} and path.is_file() else value
         try:
@@ -139,7 +139,7 @@ class GbnfModel(llm.Model):  # type: ignore[misc]  # mypy skips llm
 def _messages(message: llm.Message) -> Iterator[Message]:
     """Yield a message of `llm` as those of a request: each result of a tool is one."""
     text = "\n".join(part.text for part in message.parts if isinstance(part, TextPart))
-    made: Message = {"role": message.role, "content": text}
+    request_message: Message = {"role": message.role, "content": text}
     calls = []
     for part in message.parts:
         identifier = getattr(part, "tool_call_id", None) or ""
@@ -149,6 +149,6 @@ def _messages(message: llm.Message) -> Iterator[Message]:
             function = {"name": part.name, "arguments": part.arguments}
             calls.append({"id": identifier, "type": "function", "function": function})
     if calls:
-        made["tool_calls"] = calls
+        request_message["tool_calls"] = calls
     if message.role != "tool":
-        yield made
+        yield request_message

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gbnf_server.system.folders import manifests_path
+from support.oracle import CHECKOUT
 
 _PROGRAM = """
 import sys
@@ -38,8 +38,7 @@ print(validate_call(call, pool), len(str(compile_pool(pool))) > 0, compile_schem
 
 @pytest.mark.slow
 def test_it_needs_nothing_of_the_system() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(manifests_path())], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", _PROGRAM, str(CHECKOUT / "manifests")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("True True\n")

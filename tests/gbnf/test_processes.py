@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gbnf_server.system.folders import manifests_path
+from support.oracle import CHECKOUT
 
 _PROGRAM = """
 import sys
@@ -33,7 +33,7 @@ print(tool.fingerprint, *tool.findings, sep="\\n")
 def test_grammars_scores_and_findings_are_the_same_in_every_process() -> None:
     printed = {
         subprocess.run(
-            [sys.executable, "-c", _PROGRAM, str(manifests_path())],
+            [sys.executable, "-c", _PROGRAM, str(CHECKOUT / "manifests")],
             capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("0", "1", "7")

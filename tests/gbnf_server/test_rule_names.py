@@ -13,7 +13,7 @@ from gbnf import Grammar, compile_pool, compile_schema
 from gbnf.errors import SchemaError
 from gbnf.protocols.call_protocols import json_grammar, with_reasoning_grammar
 from gbnf.protocols.protocol import Offered
-from gbnf.protocols.readers import union
+from gbnf.protocols.readers import either_grammar
 from gbnf.tools import Tool
 from gbnf_server.backends.reasoning import KNOWN_REASONING_TAGS, reasoning_grammar
 from support.effort import scaled
@@ -56,7 +56,7 @@ def test_of_pools_with_and_without_reasoning_and_of_the_projects_own_format(
     assert_camel_case(with_reasoning_grammar(pool))
     calls = json_grammar(Offered(tuple(tools), not steps, parallel), also_final_answer=True)
     assert_camel_case(calls)
-    assert_camel_case(union(calls, calls))
+    assert_camel_case(either_grammar(calls, calls))
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_of_formats(family: Any, tools: Any, wanted: str, flag: bool) -> None:
     answers = family.form.grammar(tools, tool_choice=wanted, parallel=flag, reasoning=not flag)
     assert_camel_case(answers)
     assert_camel_case(family.form.text_grammar(compile_pool(tools)))
-    assert_camel_case(union(answers, compile_pool(tools)))
+    assert_camel_case(either_grammar(answers, compile_pool(tools)))
 
 
 @pytest.mark.parametrize("tags", KNOWN_REASONING_TAGS, ids=lambda tags: tags.begin)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
 from gbnf_server.backends.base import Usage
-from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.answers import Enforcement, Finished, ReplyEvent, Started
 from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.web.errors import HttpError
 
@@ -45,7 +45,7 @@ class Answer:
     reason: Literal["stop", "length", "tool_calls"] = "stop"
     stop_string: str | None = None
 
-    def events(self) -> Iterator[AnswerEvent]:
+    def events(self) -> Iterator[ReplyEvent]:
         """Yield its events. One that is truncated ends inside of its last part."""
         yield Started(0, ENFORCEMENT)
         yield from (ReasoningDelta(piece) for piece in self.reasoning)
@@ -106,7 +106,7 @@ def answers(
     return build()
 
 
-def api_transport(api: Api, answer: Callable[[Reply], Iterable[AnswerEvent]]) -> httpx2.MockTransport:
+def api_transport(api: Api, answer: Callable[[Reply], Iterable[ReplyEvent]]) -> httpx2.MockTransport:
     """Return a transport for a client. `answer` returns the events of a request's answer."""
 
     def respond(request: httpx2.Request) -> httpx2.Response:

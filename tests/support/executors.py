@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gbnf.tools import Tool, load_manifests
+from gbnf.tools import Tool
 from gbnf_server.executors import Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.executors.journal import Change, Journal
 from gbnf_server.system.folders import manifests_path
+from support.pools import BUNDLED
 
 ROME = ZoneInfo("Europe/Rome")
 SATURDAY = datetime(2026, 11, 21, 10, 32, tzinfo=ROME)
@@ -43,7 +44,7 @@ def run_of(name: str) -> Run:
 
 @cache
 def bundled_tools() -> dict[str, Tool]:
-    return {tool.name: tool for tool in load_manifests(manifests_path())}
+    return {tool.name: tool for tool in BUNDLED}
 
 
 class Slow(ScriptedPerson):

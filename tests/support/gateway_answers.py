@@ -11,14 +11,15 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, TextDelta, ToolFormat
+from gbnf.tool_formats import CallEnded, ToolFormat
 from gbnf_server.backends.base import Backend, BackendEvent, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, call_key
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.compiling import Compiled, Target
 from gbnf_server.gateway.engine import Engine
+from support.deltas import calls, text
 
 USER: Any = {"role": "user", "content": "hello"}
 TARGET = Target("gbnf", ModelInfo())
@@ -40,10 +41,10 @@ def function(name: str, required: Sequence[str] = (), **properties: Any) -> Func
     return FunctionTool(name, "", {"type": "object", "properties": properties, "required": list(required)})
 
 
-def answer(request: ChatRequest, backend: Backend, engine: Engine | None = None) -> list[AnswerEvent]:
+def answer(request: ChatRequest, backend: Backend, engine: Engine | None = None) -> list[ReplyEvent]:
     """All events of a request."""
 
-    async def collect() -> list[AnswerEvent]:
+    async def collect() -> list[ReplyEvent]:
         used = engine or Engine()
         try:
             async with aclosing(used.answer(request, backend)) as events:
@@ -69,24 +70,10 @@ def compile_all(requests: Sequence[ChatRequest], native: ToolFormat | None = Non
     return asyncio.run(run())
 
 
-def end(events: Sequence[AnswerEvent]) -> Finished:
+def end(events: Sequence[ReplyEvent]) -> Finished:
     last = events[-1]
     assert isinstance(last, Finished)
     return last
-
-
-def text(events: Sequence[AnswerEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
-def calls(events: Sequence[AnswerEvent]) -> list[tuple[str, str]]:
-    """The names and arguments of the calls, truncated ones too."""
-    names = [event.name for event in events if isinstance(event, CallStarted)]
-    pieces: list[list[str]] = [[] for _ in names]
-    for event in events:
-        if isinstance(event, ArgumentsDelta):
-            pieces[event.index].append(event.json_text)
-    return list(zip(names, map("".join, pieces), strict=True))
 
 
 LEVEL = {"type": "string", "enum": ["low", "high"]}
@@ -105,7 +92,7 @@ TOOLS = (
 SCHEMAS = {tool.name: {**tool.parameters, "additionalProperties": False} for tool in TOOLS}
 
 
-def check_guarantees(request: ChatRequest, events: list[AnswerEvent]) -> None:
+def check_guarantees(request: ChatRequest, events: list[ReplyEvent]) -> None:
     """Check what an answer guarantees, whatever the model."""
     choice, finished, made = request.tool_choice, end(events), calls(events)
     ended = sum(isinstance(event, CallEnded) for event in events)

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.backends.upstreams import Upstream, Upstreams
-from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.answers import Enforcement, Finished, ReplyEvent, Started
 from gbnf_server.gateway.api import Api, Reply
 from gbnf_server.gateway.app import create_app
 from gbnf_server.gateway.chat import ChatRequest
@@ -55,7 +55,7 @@ class PlainReply(Reply):
         super().__init__(request)
         self.texts = list[str]()
 
-    def feed(self, event: AnswerEvent) -> str:
+    def feed(self, event: ReplyEvent) -> str:
         text = event.text if isinstance(event, TextDelta) else type(event).__name__
         self.texts.append(text)
         return f"{text}\n" if self.request.stream else ""
@@ -117,7 +117,7 @@ class ScriptedEngine(Answers):
         self,
         request: ChatRequest,
         backend: Backend,  # noqa: ARG002  # of the protocol
-    ) -> AsyncGenerator[AnswerEvent, None]:
+    ) -> AsyncGenerator[ReplyEvent, None]:
         self.running += 1
         self.seen.append(request.messages[-1]["content"])
         try:

@@ -11,14 +11,14 @@ import tarfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gbnf_server.llama.server_build import source_version
-from gbnf_server.system.folders import cache_folder
-
 KEPT = ("models/templates/", "tests/test-chat.cpp")
 
 
 def kept_source() -> Path:
     """Return the folder of what is kept of the source that is built. It may not exist."""
+    from gbnf_server.llama.server_build import source_version
+    from gbnf_server.system.folders import cache_folder
+
     return cache_folder() / "llama-server" / f"{source_version()}-source"
 
 
@@ -37,7 +37,7 @@ def keep(archive: Path, target: Path) -> None:
 
 if __name__ == "__main__" and not kept_source().is_dir():
     with TemporaryDirectory() as downloads:
-        wanted = f"llama-cpp-python=={source_version()}"
+        wanted = f"llama-cpp-python=={kept_source().name.removesuffix('-source')}"
         options = ["--no-deps", "--no-binary", "llama-cpp-python", "--dest", downloads]
         subprocess.run([sys.executable, "-m", "pip", "download", *options, wanted], check=True)
         keep(next(Path(downloads).glob("*.tar.gz")), kept_source())

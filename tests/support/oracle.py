@@ -1,4 +1,7 @@
-"""llama.cpp's own grammar engine on a real vocabulary: the judge of every grammar in the tests."""
+"""llama.cpp's own grammar engine on a real vocabulary: the judge of every grammar in the tests.
+
+Only what asks it imports the server, which binds it: the tests of `gbnf` run without.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gbnf.extras import is_installed
-from gbnf_server.llama.demo_model import model_path
 
 if TYPE_CHECKING:
     from gbnf_server.llama.grammar_checker import GrammarChecker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_EMBEDDED = model_path()
+_EMBEDDED = CHECKOUT / "server/gbnf_server/llama/demo_model/model.gguf"
 SHARED = Path(os.environ.get("GBNF_SHARED", CHECKOUT.parent / "shared"))
 
 
@@ -33,6 +35,18 @@ def engine(vocabulary: str = "embedded") -> GrammarChecker:
 def accepts(grammar: Any, text: str) -> bool:
     """Whether the engine finds the text in the language of the grammar."""
     return engine().match(grammar, text).complete
+
+
+def parses(text: str) -> bool:
+    """Whether llama.cpp parses the text of a grammar."""
+    from gbnf_server.llama.native_grammar import NativeGrammar
+    from gbnf_server.system.errors import GrammarRefusedError
+
+    try:
+        NativeGrammar.parse(engine().model, text)
+    except GrammarRefusedError:
+        return False
+    return True
 
 
 def vocabulary_path(vocabulary: str) -> Path:

@@ -44,10 +44,10 @@ class KeyValueBlock:
 
     def _mapping(self, lines: Sequence[str], location: Location, depth: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for key, inline, more in self._members(lines, location):
-            while more and not more[-1].strip():
-                more.pop()
-            value = self._value(inline, more, location.property(key), depth)
+        for key, inline, block in self._members(lines, location):
+            while block and not block[-1].strip():
+                block.pop()
+            value = self._value(inline, block, location.property(key), depth)
             if key in values and values[key] != value:
                 self._note("arguments", f"{key!r} occurs twice; used the last")
             values[key] = value
@@ -86,23 +86,23 @@ class KeyValueBlock:
                 return None
         return match["bare"], rest
 
-    def _value(self, inline: str, more: list[str], location: Location, depth: int) -> Any:
-        if not more:
+    def _value(self, inline: str, block: list[str], location: Location, depth: int) -> Any:
+        if not block:
             return self._scalar(inline, location)
         if inline in ("|", "|-", ">"):
-            return ("\n" if inline != ">" else " ").join(_dedented(more))
+            return ("\n" if inline != ">" else " ").join(_dedented(block))
         if inline[:1] in ("{", "[", '"') and not _is_text(location):
-            return self._scalar("\n".join([inline, *more]), location)
-        first = next(line for line in more if line.strip())
+            return self._scalar("\n".join([inline, *block]), location)
+        first = next(line for line in block if line.strip())
         if not inline and depth and not _is_text(location):
             if _ITEM.match(first.lstrip()):
-                return self._sequence(more, location, depth - 1)
+                return self._sequence(block, location, depth - 1)
             if _KEY.match(first.lstrip()):
-                return self._mapping(more, location, depth - 1)
+                return self._mapping(block, location, depth - 1)
         if inline[:1] == '"':
-            return self._scalar("\n".join([inline, *more]), location)
-        self._note("text", f"joined {len(more) + bool(inline)} lines to one text")
-        return "\n".join([*([inline] if inline else []), *_dedented(more)])
+            return self._scalar("\n".join([inline, *block]), location)
+        self._note("text", f"joined {len(block) + bool(inline)} lines to one text")
+        return "\n".join([*([inline] if inline else []), *_dedented(block)])
 
     def _sequence(self, lines: Sequence[str], location: Location, depth: int) -> list[Any]:
         indent = min(indent_of(line) for line in lines if line.strip())

@@ -230,8 +230,8 @@ def read_python(text: str, match: re.Match[str], context: ReaderContext) -> Pars
     if span is None or not span.closed:
         return span
     written, end = list(span.written), span.end
-    while match["list"] and (more := _NEXT.match(text, end)):
-        following = named_python(text, more.end(), more[1], "python", context)
+    while match["list"] and (next_call := _NEXT.match(text, end)):
+        following = named_python(text, next_call.end(), next_call[1], "python", context)
         if following is None:
             return None
         written += following.written

@@ -90,18 +90,18 @@ def read_named(
 
     A name without any sign after it must be a tool's.
     """
-    whole: ParsedSpan | None = None
-    while whole is None or whole.closed:
+    joined: ParsedSpan | None = None
+    while joined is None or joined.closed:
         head = FUNCTION.match(text, position)
         if head is None and (head := _HEAD.match(text, position)) is not None:
             is_tool = context.names.find(head["name"]) is not None
             head = head if is_tool or head["element"] or (head["signs"].strip() and not head["end"]) else None
         span = None if head is None else read_function(text, head, context, syntax)
         if span is None or not span.written:
-            return whole or span
-        whole = span if whole is None else replace(span, written=whole.written + span.written)
+            return joined or span
+        joined = span if joined is None else replace(span, written=joined.written + span.written)
         position = skip_space(text, span.end)
-    return whole
+    return joined
 
 
 def read_function(

@@ -87,8 +87,8 @@ def _bodies(text: str, start: int, context: ReaderContext, syntax: CallSyntaxNam
     After JSON without a call, an object is parsed on its own: a stream has already emitted the tag.
     """
     span = read_body(text, start, context.names, syntax)
-    while span is not None and span.written and span.closed and (more := _MORE.match(text, span.end)):
-        body = read_body(text, more.end(), context.names, syntax)
+    while span is not None and span.written and span.closed and (separator := _MORE.match(text, span.end)):
+        body = read_body(text, separator.end(), context.names, syntax)
         if body is None or not body.written:
             break
         note = Repair("wrapper", "several calls follow one opening tag")

@@ -141,7 +141,7 @@ class ArgumentRepairer:
     def _clamped(self, value: Any, schema: Mapping[str, Any], path: SchemaPath) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
-        low, high = _bounds(schema, whole=schema.get("type") == "integer")
+        low, high = _bounds(schema, integers=schema.get("type") == "integer")
         bound = (
             low if low is not None and value < low else high if high is not None and value > high else None
         )
@@ -261,11 +261,11 @@ def _same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and json.dumps(left) == json.dumps(right)
 
 
-def _bounds(schema: Mapping[str, Any], *, whole: bool) -> tuple[Any, Any]:
+def _bounds(schema: Mapping[str, Any], *, integers: bool) -> tuple[Any, Any]:
     """Return the least and the greatest number that a schema allows, None for exclusive bounds."""
     low, high = schema.get("minimum"), schema.get("maximum")
     over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if whole:
+    if integers:
         lows = [math.ceil(low)] if low is not None else []
         lows += [math.floor(over) + 1] if over is not None else []
         highs = [math.floor(high)] if high is not None else []

@@ -169,8 +169,8 @@ def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
         return f"must not contain {short_repr(error.instance)}"
     if keyword == "enum":
         allowed = ", ".join(short_repr(member) for member in value[:ENUM_LIMIT])
-        more = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""
-        return f"must be one of [{allowed}{more}], got {typed_value(error.instance)}"
+        omitted = f" … ({len(value) - ENUM_LIMIT} more)" if len(value) > ENUM_LIMIT else ""
+        return f"must be one of [{allowed}{omitted}], got {typed_value(error.instance)}"
     if keyword in ("anyOf", "oneOf") and error.context:
         return f"fits none of its forms: {'; or '.join(_forms(error, root))}"
     if keyword == "oneOf":

@@ -210,9 +210,9 @@ class _Reading:
             case TextDelta(text):
                 self._texts.append(text)
                 unread = self._held + text
-                whole = unread.rstrip(_REPLACEMENT) if self._grammar is not None else unread
-                self._held = unread[len(whole) :]
-                return AnswerPiece(text, tuple(self._read(whole)))
+                complete_characters = unread.rstrip(_REPLACEMENT) if self._grammar is not None else unread
+                self._held = unread[len(complete_characters) :]
+                return AnswerPiece(text, tuple(self._read(complete_characters)))
             case Completion():
                 return self._end(event)
 

@@ -22,6 +22,7 @@ Invariants of every backend:
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,13 +102,18 @@ SMALL_NATIVE_MODEL = 3_000_000_000
 """Parameters below which a model that calls in the format of its chat template is small."""
 
 
-DEMO_MODEL_NAME = "gbnf-planner-demo"
-"""The bundled model's name in its metadata and its chat template; it is trained with the minimal style."""
+_DEMO_MODEL_NAME = re.compile(r"(?:.*[/\\])?gbnf-planner-demo(?::[^/:]*|\.gguf)?")
+_DEMO_MODEL_TEMPLATE = re.compile(r"\{#-?\s*gbnf-planner-demo\s*-?#\}")
 
 
-def default_prompt_style(*texts: str) -> PromptStyle:
-    """Return the prompt style for a model of a server by what has its name: an alias, a chat template."""
-    return "minimal" if any(DEMO_MODEL_NAME in text for text in texts) else "full"
+def default_prompt_style(name: str, template: str = "") -> PromptStyle:
+    """Return the prompt style for a model: minimal for the demonstration model, which is trained with it.
+
+    Its `name`, after a folder and before a tag or `.gguf`, is exactly the bundled model's, or a comment with
+    that name begins its chat template.
+    """
+    is_demo = _DEMO_MODEL_NAME.fullmatch(name) or _DEMO_MODEL_TEMPLATE.match(template)
+    return "minimal" if is_demo else "full"
 
 
 MAX_ALTERNATIVES = 16

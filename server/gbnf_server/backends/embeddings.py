@@ -56,14 +56,14 @@ class EmbeddingRanker:
         """Return the scores, between -1 and 1. Raises BackendError."""
         new = {tool.fingerprint: tool for tool in tools if tool.fingerprint not in self._vectors}
         texts = [self._tool_prefix + describe_tool(tool, "default", "en") for tool in new.values()]
-        *vectors, asked = self._unit_vectors(
+        *vectors, query_vector = self._unit_vectors(
             [text[:_LONGEST] for text in (*texts, self._query_prefix + query)]
         )
         self._vectors.update(zip(new, vectors, strict=True))
         tool_vectors = [self._vectors[tool.fingerprint] for tool in tools]
-        if any(vector.shape != asked.shape for vector in tool_vectors):
+        if any(vector.shape != query_vector.shape for vector in tool_vectors):
             raise BackendError("the embedding model has changed: its vectors have another length than before")
-        return [float(vector @ asked) for vector in tool_vectors]
+        return [float(vector @ query_vector) for vector in tool_vectors]
 
     def _unit_vectors(self, texts: Sequence[str]) -> list[npt.NDArray[np.float64]]:
         vectors = [np.asarray(vector, dtype=np.float64) for vector in self._embed(texts)]

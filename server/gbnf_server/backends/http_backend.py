@@ -141,8 +141,8 @@ async def stream_answer(
     splitter = ReasoningSplitter(arrived.append, open_tags, constrained=request.is_whole_text)
     stream = parser(splitter, request.max_tokens, reads_calls=request.tool_choice is not None)
     response = httpx.Response(200)
-    asked = {**body, **parser.FIELDS}
-    received = session.lines("POST", path, asked, tokens=request.max_tokens, timeout=request.timeout_s)
+    sent = {**body, **parser.FIELDS}
+    received = session.lines("POST", path, sent, tokens=request.max_tokens, timeout=request.timeout_s)
     async with aclosing(received):
         async for line in received:
             if isinstance(line, httpx.Response):

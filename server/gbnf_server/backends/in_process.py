@@ -27,7 +27,6 @@ from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
 from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
-    DEMO_MODEL_NAME,
     BackendEvent,
     Completion,
     Dialect,
@@ -35,6 +34,7 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
+    default_prompt_style,
 )
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
@@ -115,7 +115,7 @@ class InProcess(RequestBackend):
         self.dialect: Dialect = "gbnf"
         self._info = ModelInfo(
             name=self.name,
-            prompt_style=prompt_style or ("minimal" if model.name == DEMO_MODEL_NAME else "full"),
+            prompt_style=prompt_style or default_prompt_style(model.name),
             reasoning_tags=self._template.reasoning_tags,
             tool_format=self._template.tool_format,
             template_variables=self._template.variables,
@@ -160,7 +160,7 @@ class InProcess(RequestBackend):
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`."""
-        stop, pieces = Cancellation(), _Pieces()
+        stop, pieces = Cancellation(), _PieceQueue()
         self._calls.add(stop)
         answered = run_in_thread(partial(self._answer_request, request, stop, pieces))
         answered.add_done_callback(lambda _: self._calls.discard(stop))
@@ -184,7 +184,7 @@ class InProcess(RequestBackend):
         now = time.monotonic()
         return next(filter(None, (stop.overdue(now) for stop in tuple(self._calls))), "")
 
-    def _answer_request(self, request: Request, stop: Cancellation, pieces: _Pieces) -> Completion:
+    def _answer_request(self, request: Request, stop: Cancellation, pieces: _PieceQueue) -> Completion:
         """Answer a request, in a thread."""
         truncation = self._truncation if request.truncation.keeps_all else request.truncation
         sampler = Sampler(request.temperature, request.seed, truncation)
@@ -318,7 +318,7 @@ class ChatTemplate:
             raise ConversationRefusedError(error) from None
 
 
-class _Pieces:
+class _PieceQueue:
     """Hands pieces from the thread that decodes to the event loop that awaits them, in `arrived`.
 
     The loop is woken at most once in `_WAKE_S`, for all that have come meanwhile: it takes the interpreter

@@ -296,9 +296,9 @@ class LlamaServer(HttpBackend):
         if not length:
             raise BackendError(f"{self.url}/props has no context length. Is it a llama-server?")
         slots = wire.parse_count(props.get("total_slots")) or 1
-        asked = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
+        probes = [TemplateInput(messages, {"enable_thinking": False}) for messages in PROBES]
         try:
-            roles = read_roles([await self._attempt(session, probe) for probe in asked])
+            roles = read_roles([await self._attempt(session, probe) for probe in probes])
         except ChatTemplateError as error:
             raise BackendError(f"the model's chat template fails: {error}") from None
         template = str(props.get("chat_template", ""))
@@ -388,8 +388,8 @@ async def _has_separate_slots(session: HttpSession) -> bool:
     first, second = secrets.token_hex(32), secrets.token_hex(32)
     body = {"n_predict": 0, "id_slot": 0}
     for prompt, reuses in ((first, False), (second, False), (first, True)):
-        asked = {**body, "prompt": prompt, "cache_prompt": reuses}
-        answer = await _request(session, "POST", "/completion", asked)
+        complete_body = {**body, "prompt": prompt, "cache_prompt": reuses}
+        answer = await _request(session, "POST", "/completion", complete_body)
     cached = wire.parse_count(wire.value_at(answer, "timings", "cache_n"))
     return cached * 2 < wire.parse_count(answer.get("tokens_evaluated"))
 

@@ -38,7 +38,7 @@ _NAME = "gbnf-toolkit"
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _WorkerFacts:
     """What a worker tells of itself and its model."""
 
     version: str
@@ -68,11 +68,11 @@ class _Worker:
     async def ready(self) -> None:
         """Return as soon as the actor has a place."""
 
-    async def facts(self) -> _Facts:
+    async def facts(self) -> _WorkerFacts:
         backend, model = await self._backend()
         info, length = await asyncio.to_thread(backend.info), await asyncio.to_thread(backend.context_length)
         told = backend.name, backend.dialect, backend.enforces_grammar, info, length, model
-        return _Facts(version(_NAME), *told)
+        return _WorkerFacts(version(_NAME), *told)
 
     async def complete(self, request: Request, grammar: Sequence[ray.ObjectRef[Grammar]]) -> Completion:
         backend, _ = await self._backend()
@@ -107,7 +107,7 @@ class _Worker:
 class RayWorker(RequestBackend):
     """The model of one worker. An answer comes as a whole."""
 
-    def __init__(self, actor: Any, facts: _Facts, shared: WeakKeyDictionary[Grammar, Any]) -> None:
+    def __init__(self, actor: Any, facts: _WorkerFacts, shared: WeakKeyDictionary[Grammar, Any]) -> None:
         self._actor, self._shared = actor, shared
         self.name, self.dialect, self.enforces_grammar = facts.name, facts.dialect, facts.enforces_grammar
         self._info, self._context_length = facts.info, facts.context_length
@@ -125,12 +125,12 @@ class RayWorker(RequestBackend):
             if grammar not in self._shared:
                 self._shared[grammar] = ray.put(grammar)
             request, grammars = replace(request, grammar=None), [self._shared[grammar]]
-        asked = self._actor.complete.remote(request, grammars)
+        promise = self._actor.complete.remote(request, grammars)
         try:
             with _translated():
-                completion = await asked
+                completion = await promise
         except asyncio.CancelledError:
-            ray.cancel(asked)
+            ray.cancel(promise)
             raise
         yield completion
 
@@ -230,17 +230,17 @@ def _placed(open_worker: OpenWorker, concurrency: int | None) -> list[Any]:
     return actors
 
 
-def _facts_of(actors: Sequence[Any]) -> dict[Any, _Facts]:
+def _facts_of(actors: Sequence[Any]) -> dict[Any, _WorkerFacts]:
     """Return what each worker tells; those whose node has just gone are left out. Raises SetupError."""
-    asked = {actor: actor.facts.remote() for actor in actors}
+    promises = {actor: actor.facts.remote() for actor in actors}
     ready = [actor.ready.remote() for actor in actors]
     if len(ray.wait(ready, num_returns=len(ready), timeout=_PLACED_S)[0]) < len(ready):
         raise SetupError(
             f"the Ray cluster has no room for {len(ready)} workers after {_PLACED_S:g} s: other jobs hold "
             "its GPUs. See `ray status`."
         )
-    facts_by_actor: dict[Any, _Facts] = {}
-    for actor, facts in asked.items():
+    facts_by_actor: dict[Any, _WorkerFacts] = {}
+    for actor, facts in promises.items():
         with suppress(BackendUnreachableError), _translated():
             facts_by_actor[actor] = ray.get(facts)
     if not facts_by_actor:

@@ -92,7 +92,7 @@ def batch(
     with interruptible("run the same command again to continue"), sources.open() as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
         text = read_text(requests, "a file with a request on each line")
-        asked = parse_requests(text, source_name(requests))
+        parsed = parse_requests(text, source_name(requests))
         log = _log_of(results, requests)
         with _opened(source, concurrency, ray) as (opened, facts, slots):
             place = Workspace(workspace)  # not before the model works
@@ -100,10 +100,10 @@ def batch(
                 say(f"workspace: {place.root}")
             context = Context(place, person=AbsentPerson(approve_all=yes))
             planner = Planner(pool, opened, planning.planner_options(sampling), context=context)
-            with Batch(asked, planner, log, model=identity(facts)) as work:
+            with Batch(parsed, planner, log, model=identity(facts)) as work:
                 counts = asyncio.run(_write_results(work, results, slots, quiet=quiet))
         summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-        say(f"{len(asked)} requests: {summary}; results: {results}", style="")
+        say(f"{len(parsed)} requests: {summary}; results: {results}", style="")
     answered = set(counts) == {"answered"} and not is_untrained
     raise typer.Exit(ExitCode.SUCCESS if answered else ExitCode.FAILURE)
 

@@ -101,8 +101,8 @@ def _show_refusal(text: str, match: Match) -> None:
     line, caret = excerpt(text, match.position, match.position)
     console.print(Text.assemble(f"  {line}\n  ", (caret, "bold red")), soft_wrap=True)
     shown = [escape_line(terminal) for terminal in match.expected[:SHOWN_EXPECTED]]
-    more = len(match.expected) - len(shown)
-    shown += [f"{more} more"] if more > 0 else []
+    hidden = len(match.expected) - len(shown)
+    shown += [f"{hidden} more"] if hidden > 0 else []
     console.print(
         Text("expected " + ("  or  ".join(shown) or "nothing: no text continues from here")), soft_wrap=True
     )

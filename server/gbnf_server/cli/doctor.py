@@ -46,7 +46,7 @@ from gbnf_server.system.folders import CACHE_VARIABLE, PROFILES_VARIABLE, cache_
 from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, has_smollm2, smollm2_path
 from gbnf_server.system.processes import describe_exit, run_program
 
-State = Literal["ok", "limited", "broken"]
+CheckState = Literal["ok", "limited", "broken"]
 """`limited`: something optional is missing or slow; `broken`: something required does not work."""
 
 _LIMIT_S = 60.0  # for a program that prints its version
@@ -79,7 +79,7 @@ class Check:
     """The result of one check. `fix`: how to improve it, "" if there is nothing to do."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     fix: str = ""
 
@@ -116,13 +116,13 @@ def checks(model: Path | None = None, *, port: int = LLAMA_SERVER_PORT) -> Itera
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()} {platform.machine()}")
     with suppress(PackageNotFoundError):
-        found = f"gbnf {version('gbnf')} is installed, an unrelated package of the same import name"
+        problem = f"gbnf {version('gbnf')} is installed, an unrelated package of the same import name"
         fix = "pip uninstall -y gbnf && pip install --force-reinstall --no-deps gbnf-toolkit"
-        yield Check("package gbnf", "broken", found, fix)
+        yield Check("package gbnf", "broken", problem, fix)
     if is_installed("local"):
         cores = usable_cores()
-        found = f"{cores.count} for a model: {cores.reason}; 1 for a small model"
-        yield Check("threads", "ok", found)
+        threads = f"{cores.count} for a model: {cores.reason}; 1 for a small model"
+        yield Check("threads", "ok", threads)
     yield _compiler()
     llama, loaded = _llama()
     yield llama
@@ -131,8 +131,8 @@ def checks(model: Path | None = None, *, port: int = LLAMA_SERVER_PORT) -> Itera
         if loaded["offload"]:
             yield Check("GPU offload", "ok", "supported by this build")
         else:
-            found = "none: this build computes on the CPU"
-            yield Check("GPU offload", "limited", found, f"With a GPU: {_WITH_GPU}")
+            offload = "none: this build computes on the CPU"
+            yield Check("GPU offload", "limited", offload, f"With a GPU: {_WITH_GPU}")
         yield _llama_server()
     if loaded and model is not None:
         yield from _model(model)
@@ -166,8 +166,8 @@ def _llama() -> tuple[Check, dict[str, Any] | None]:
     """Return the check, and the library's description of itself, None if it cannot be loaded."""
     name = "llama.cpp"
     if not is_installed("local"):
-        found = "the packages of the extra local are not installed; required to run models in this process"
-        return Check(name, "limited", found, install_command("run")), None
+        missing = "the packages of the extra local are not installed; required to run models in this process"
+        return Check(name, "limited", missing, install_command("run")), None
     installed, fix = "llama-cpp-python", ""
     try:
         if prebuilt_library(os.environ):
@@ -238,15 +238,15 @@ def _model(path: Path) -> Iterator[Check]:
     except GbnfServerError as error:
         yield Check("model", "broken", str(error), "Use a complete GGUF file of a language model.")
         return
-    found = (
+    memory = (
         f"{model.name} needs about {needed / _GIB:.1f} GiB with a context of {model.default_context} tokens; "
         f"{_free() / _GIB:.1f} GiB free"
     )
     if needed > _free():
         fix = "Use a smaller quantization or --ctx-size, or end other programs."
-        yield Check("model", "broken", found, fix)
+        yield Check("model", "broken", memory, fix)
     else:
-        yield Check("model", "ok", found)
+        yield Check("model", "ok", memory)
     template = model.metadata.get("tokenizer.chat_template", "")
     try:
         written = detect(template, bos_token=model.begin_text, eos_token=model.end_text)
@@ -268,14 +268,14 @@ def _written_calls(path: Path) -> Iterator[Check]:
         if info.tool_format is None or not info.is_small(native=True):
             return  # a large one takes long to load, and writes what its template has
         tools = (declare_tool(_WEATHER),)
-        asked: Message = {"role": "user", "content": "What is the weather in Paris?"}
-        text = backend.complete(Request((asked,), tools=tools, max_tokens=_CALL_TOKENS)).text
+        question: Message = {"role": "user", "content": "What is the weather in Paris?"}
+        text = backend.complete(Request((question,), tools=tools, max_tokens=_CALL_TOKENS)).text
     if info.tool_format.marker.strip() in text:
         yield Check("written calls", "ok", "in the format of its chat template")
     elif looks_like_call(text) or isinstance(parse_tool_calls(text, (_WEATHER,)), ToolCalls):
-        found = f"in the text, not in the format of its chat template: {clip(text, 100)!r}"
+        written = f"in the text, not in the format of its chat template: {clip(text, 100)!r}"
         fix = "Nothing: they are read as calls here. Other programs show them as text."
-        yield Check("written calls", "limited", found, fix)
+        yield Check("written calls", "limited", written, fix)
     else:
         fix = "gbnf run --call-format json, or gbnf tune"
         yield Check(
@@ -299,8 +299,8 @@ def _describe_format(tool_format: ToolFormat) -> str:
 
 def _smollm2() -> Check:
     if not has_smollm2():
-        found = "not on this machine; optional: a small real model for tools of your own (98 MB)"
-        return Check(SMOLLM2, "limited", found, f"gbnf doctor --model {SMOLLM2}")
+        missing = "not on this machine; optional: a small real model for tools of your own (98 MB)"
+        return Check(SMOLLM2, "limited", missing, f"gbnf doctor --model {SMOLLM2}")
     try:
         return Check(SMOLLM2, "ok", f"{smollm2_path()}, with {SMOLLM2_ADAPTER.name}: --model {SMOLLM2}")
     except ModelLoadError as error:
@@ -323,8 +323,8 @@ def _writable(name: str, folder: Path, variable: str) -> Check:
         with tempfile.TemporaryDirectory(dir=existing):
             pass
     except OSError as error:
-        found = f"{folder} is not writable: {error.strerror or error}"
-        return Check(name, "limited", found, f"Set ${variable} to another folder.")
+        problem = f"{folder} is not writable: {error.strerror or error}"
+        return Check(name, "limited", problem, f"Set ${variable} to another folder.")
     return Check(name, "ok", str(folder))
 
 

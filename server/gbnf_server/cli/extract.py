@@ -112,7 +112,7 @@ _REST = "\0"
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _InputText:
     """A text, its name, and the row of a table that it comes from; or why it cannot be read."""
 
     name: str
@@ -121,26 +121,26 @@ class _Text:
     problem: str = ""
 
 
-def _texts(files: Sequence[str], column: str | None) -> list[_Text]:
+def _texts(files: Sequence[str], column: str | None) -> list[_InputText]:
     """Return the texts of files, or of the rows of CSV files. Raises InputError if none can be read."""
-    texts: list[_Text] = []
+    texts: list[_InputText] = []
     for file in files:
         try:
             content = input_files.read_text(file, "a text file")
             texts += [_text(file, content)] if column is None else _rows(file, content, column)
         except InputError as error:
-            texts.append(_Text(file, problem=str(error)))
+            texts.append(_InputText(file, problem=str(error)))
     if not any(entry.text for entry in texts):
         raise InputError(texts[0].problem if texts else f"{input_files.source_name(files[0])} has no rows.")
     return texts
 
 
-def _text(name: str, text: str, row: Mapping[str, str] | None = None) -> _Text:
+def _text(name: str, text: str, row: Mapping[str, str] | None = None) -> _InputText:
     problem = "" if text.strip() else f"{input_files.source_name(name)} is empty."
-    return _Text(name, text.strip(), row or {}, problem)
+    return _InputText(name, text.strip(), row or {}, problem)
 
 
-def _rows(file: str, content: str, column: str) -> list[_Text]:
+def _rows(file: str, content: str, column: str) -> list[_InputText]:
     """Return the texts of a CSV file. Raises InputError if it has no such column, or is no CSV."""
     name, texts = input_files.source_name(file), []
     first = content.partition("\n")[0]
@@ -199,7 +199,7 @@ def _opened(
 
 async def _write(
     extractor: Extractor[Any],
-    texts: Sequence[_Text],
+    texts: Sequence[_InputText],
     output: Path | None,
     concurrency: int,
     *,

@@ -122,9 +122,9 @@ def _show_tools(rows: Sequence[ToolRow], *, findings: bool) -> None:
     listed = every if findings else [finding for finding in every if finding.is_mistake]
     for finding in listed:
         show_finding(console, finding)
-    if more := len(every) - len(listed):
+    if hidden := len(every) - len(listed):
         others = "other " if listed else ""
-        console.print(Text(f"{others}{plural(more, 'finding')}; --findings lists them", style="dim"))
+        console.print(Text(f"{others}{plural(hidden, 'finding')}; --findings lists them", style="dim"))
 
 
 def tools_table(rows: Sequence[ToolRow], width: int) -> Table:

@@ -160,12 +160,12 @@ class RunLimits:
     max_depth: Annotated[int, typer.Option(min=0), "Depth below which arguments may be any JSON."] = 4
     no_hints: Annotated[bool, "Treat a small model like a large one: show all, end nothing."] = False
 
-    def planner_options(self, sampling: SamplingOptions | None = None, **more: Any) -> PlannerOptions:
-        """Return the options of a planner: these, those of `sampling`, and `more` of its fields."""
+    def planner_options(self, sampling: SamplingOptions | None = None, **fields: Any) -> PlannerOptions:
+        """Return the options of a planner: these, those of `sampling`, and `fields`."""
         from gbnf_server.cli.config import configured_providers
         from gbnf_server.planner import PlannerOptions
 
-        options = {**asdict(self), **asdict(sampling or SamplingOptions()), **more}
+        options = {**asdict(self), **asdict(sampling or SamplingOptions()), **fields}
         for name in [name for name in options if name.startswith("no_")]:
             options[name.removeprefix("no_")] = not options.pop(name)
         required, terminal = (tuple(options.pop(name, None) or ()) for name in ("require", "terminal"))

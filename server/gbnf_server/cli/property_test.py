@@ -112,11 +112,11 @@ def _searches(
         for steps in ((), STEPS) if tool.step_references else ((),):
             if offered_args(tool, steps) is None:
                 continue
-            of = PoolSubject(tuple(tool_pool), steps, only=tool.name)
+            pooled = PoolSubject(tuple(tool_pool), steps, only=tool.name)
             alone, pool = compile_pool([tool], steps=steps), compile_pool(tool_pool, steps=steps)
             options: dict[str, Any] = {"examples": examples, "seed": seed}
-            sound = partial(find_unsound, alone, of, accepts=_acceptance(accepts, alone, pool), **options)
-            complete = partial(find_incomplete, pool, of, accepts=_acceptance(accepts, pool), **options)
+            sound = partial(find_unsound, alone, pooled, accepts=_acceptance(accepts, alone, pool), **options)
+            complete = partial(find_incomplete, pool, pooled, accepts=_acceptance(accepts, pool), **options)
             yield tool.name, "sound", 2, sound
             yield tool.name, "complete", 1, complete
 

@@ -270,8 +270,8 @@ def summary(result: Mapping[str, Any]) -> str:
     if not entries:
         return "nothing"
     shown = ", ".join(clip(str(entry), SHOWN_CHARACTERS // 2) for entry in entries[:SHOWN_ENTRIES])
-    more = len(entries) - SHOWN_ENTRIES
-    return f"{shown} and {more} more" if more > 0 else shown
+    hidden = len(entries) - SHOWN_ENTRIES
+    return f"{shown} and {hidden} more" if hidden > 0 else shown
 
 
 def describe_salvage(salvage: planner.SalvagedAnswer) -> str:
@@ -326,7 +326,7 @@ def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     request = f"write {run.query}" if dictates(run.query) else run.query  # tools for it are not named "put"
     options = ResolvedOptions(providers=configured_providers())
     state = RunState(request, run.turn, run.started_at, options, steps=list(run.steps))
-    asked = asked_for(pool, state)
+    requested = asked_for(pool, state)
     if not (uncovered_values(request, ()) or names_kind_of_file(request)):
-        asked = tuple(tool for tool in asked if tool not in file_tools(asked))
-    return best_first(asked, request)[0].name if asked else ""
+        requested = tuple(tool for tool in requested if tool not in file_tools(requested))
+    return best_first(requested, request)[0].name if requested else ""

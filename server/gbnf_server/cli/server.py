@@ -42,8 +42,8 @@ def install(
       gbnf server install
       gbnf server install --cuda
     """
-    asked: dict[Gpu, bool] = {"cuda": cuda, "vulkan": vulkan, "metal": metal}
-    chosen = [name for name, wanted in asked.items() if wanted]
+    gpus: dict[Gpu, bool] = {"cuda": cuda, "vulkan": vulkan, "metal": metal}
+    chosen = [name for name, wanted in gpus.items() if wanted]
     if len(chosen) > 1:
         raise typer.BadParameter("use one of --cuda, --vulkan and --metal")
     gpu = chosen[0] if chosen else None

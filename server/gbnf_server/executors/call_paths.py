@@ -34,8 +34,8 @@ def describe_paths(arguments: Mapping[str, Any], workspace: Workspace) -> tuple[
         for text, is_named in texts.items()
         if (state := _state(text, workspace)) or (is_named and state is not None)
     ]
-    more = [f"other paths: {len(lines) - _SHOWN:,}"] if len(lines) > _SHOWN else []
-    return (*lines[:_SHOWN], *more)
+    others = [f"other paths: {len(lines) - _SHOWN:,}"] if len(lines) > _SHOWN else []
+    return (*lines[:_SHOWN], *others)
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, bool]]:

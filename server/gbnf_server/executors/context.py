@@ -93,19 +93,19 @@ class Context:
         self.check_not_ended()
         values = self.person.answer(form)
         answers = {}
-        for asked in form.fields:
+        for question in form.fields:
             try:
-                answers[asked.var] = check_answer(asked, values.get(asked.var), self.workspace)
+                answers[question.var] = check_answer(question, values.get(question.var), self.workspace)
             except ValueError as error:
-                raise ExecutorError(f"the answer for '{asked.var}' does not fit: {error}") from None
+                raise ExecutorError(f"the answer for '{question.var}' does not fit: {error}") from None
         return answers
 
     def answers(self, form: Form) -> dict[str, Any]:
         """Return the person's answers as given, and keep the credentials among them as this run's secrets."""
         values = self.person.answer(form)
-        for asked in form.fields:
-            if asked.kind == "credentials" and isinstance(value := values.get(asked.var), str):
-                self.secrets.keep(value, asked.prompt)
+        for question in form.fields:
+            if question.kind == "credentials" and isinstance(value := values.get(question.var), str):
+                self.secrets.keep(value, question.prompt)
         return values
 
     def secret(self, handle: str) -> str:

@@ -52,7 +52,7 @@ _BOOT = (
     "import sys; sys.path[:] = sys.argv[3:]; "
     "from gbnf_server.executors.child_process import main; main(*map(int, sys.argv[1:3]))"
 )
-_Limits: TypeAlias = tuple[bytes, tuple[int, ...], int]
+_ResourceLimits: TypeAlias = tuple[bytes, tuple[int, ...], int]
 
 _MAX_SERVERS = 4
 _PATIENCE_S = 5.0  # for an answer, if there was one before
@@ -82,7 +82,7 @@ class ForkServer:
         self._answers: bool | None = None  # not known before the first request
         self.end = weakref.finalize(self, _end, self.process, self._requests)
 
-    def serves(self, limits: _Limits) -> bool:
+    def serves(self, limits: _ResourceLimits) -> bool:
         """Return whether it runs, with these limits: other processes of its user can change them."""
         if self._answers is False:
             return False
@@ -118,7 +118,7 @@ def _end(process: subprocess.Popen[bytes], requests: socket.socket) -> None:
     process.wait()
 
 
-def _limits(pid: int) -> _Limits:
+def _limits(pid: int) -> _ResourceLimits:
     """Return the limits of a process that it passes on; of this thread for 0."""
     limits = Path(f"/proc/{pid or 'self'}/limits").read_bytes()
     return limits, tuple(sorted(os.sched_getaffinity(pid))), os.getpriority(os.PRIO_PROCESS, pid)

@@ -214,9 +214,9 @@ class AbsentPerson:
 
     def answer(self, form: Form) -> dict[str, Any]:
         """Return a validated value for each field's `var`."""
-        asked = ", ".join(f"'{field.var}'" for field in form.fields)
+        names = ", ".join(f"'{field.var}'" for field in form.fields)
         title = form.title.partition("\n")[0]
-        raise ExecutorError(f"{NOBODY_ANSWERS} {asked} of '{title}': run at a terminal")
+        raise ExecutorError(f"{NOBODY_ANSWERS} {names} of '{title}': run at a terminal")
 
     def approve(self, call: Mapping[str, Any]) -> bool:
         """Return whether the call may be executed."""

@@ -21,7 +21,7 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf.tools import Tool
 from gbnf_server import planner
 from gbnf_server.backends.base import Backend, Usage
-from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.answers import Enforcement, Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.gateway import Answers
 from gbnf_server.web.errors import HttpError, invalid_request
@@ -41,7 +41,7 @@ class PlannerAgent(Answers):
     ) -> None:
         self._tools, self._options, self._context = tools, options, context
 
-    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[ReplyEvent, None]:
         """Yield the events of one answer. Raises HttpError."""
         _check(request)
         query, history = _conversation(request.messages)
@@ -110,9 +110,9 @@ def _conversation(messages: Sequence[Message]) -> tuple[str, list[planner.Exchan
     instructions = [turn["content"] for turn in messages if turn["role"] in {"system", "developer"}]
     turns = [turn for turn in messages if turn["role"] in {"user", "assistant"} and turn["content"].strip()]
     history = [
-        planner.Exchange(asked["content"], answer["content"])
-        for asked, answer in pairwise(turns)
-        if (asked["role"], answer["role"]) == ("user", "assistant")
+        planner.Exchange(question["content"], answer["content"])
+        for question, answer in pairwise(turns)
+        if (question["role"], answer["role"]) == ("user", "assistant")
     ]
     return "\n\n".join([*instructions, messages[-1]["content"]]), history
 

@@ -103,4 +103,4 @@ class Finished:
     reasoning_tokens: int = 0
 
 
-AnswerEvent: TypeAlias = Started | Delta | Finished
+ReplyEvent: TypeAlias = Started | Delta | Finished

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
-from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
+from gbnf_server.gateway.answers import Enforcement, Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.responses import COMMENT
 
-Event: TypeAlias = dict[str, Any]
+ServerEvent: TypeAlias = dict[str, Any]
 """A server-sent event: its data, whose `type` is also its name."""
 
-Kind: TypeAlias = Literal["text", "reasoning", "call"]
+BlockKind: TypeAlias = Literal["text", "reasoning", "call"]
 
 NOT_CONTINUED = "the last message as the beginning of the answer"
 """What has no effect if the last message is the assistant's: the answer is a new one."""
@@ -72,12 +72,12 @@ class Reply(ABC):
         _ = request.content  # read in a thread if the body is large
         self._enforcement: Enforcement | None = None
 
-    def blocks(self, event: AnswerEvent) -> bool:  # noqa: ARG002  # by default none does
+    def blocks(self, event: ReplyEvent) -> bool:  # noqa: ARG002  # by default none does
         """Return whether to feed an event may wait, or take long, so that a thread does it."""
         return False
 
     @abstractmethod
-    def feed(self, event: AnswerEvent) -> str:
+    def feed(self, event: ReplyEvent) -> str:
         """Add an event. Return the text to send now: server-sent events, "" for none or if not streamed."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Block(ABC):
     `is_complete`: whether it may end here, which a call may only with its arguments.
     """
 
-    def __init__(self, kind: Kind, index: int) -> None:
+    def __init__(self, kind: BlockKind, index: int) -> None:
         self.kind, self.index = kind, index
         self.pieces: list[str] = []
         self.is_complete = kind != "call"
@@ -120,11 +120,11 @@ class Block(ABC):
         return "".join(self.pieces)
 
     @abstractmethod
-    def begin(self) -> Iterator[Event]:
+    def begin(self) -> Iterator[ServerEvent]:
         """Yield the events before the first delta."""
 
     @abstractmethod
-    def delta(self, text: str) -> Iterator[Event]:
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         """Yield the events of a delta."""
 
 
@@ -139,7 +139,7 @@ class BlockReply(Reply, Generic[_Block]):
         self._blocks: list[_Block] = []
         self._body: dict[str, Any] = {}
 
-    def feed(self, event: AnswerEvent) -> str:
+    def feed(self, event: ReplyEvent) -> str:
         """Add an event. Return the server-sent events to send now, "" if it is not streamed."""
         return self._written(self._events(event))
 
@@ -147,13 +147,13 @@ class BlockReply(Reply, Generic[_Block]):
         """Return the JSON of the answer, after its last event."""
         return self._body
 
-    def _events(self, event: AnswerEvent) -> Iterator[Event]:
+    def _events(self, event: ReplyEvent) -> Iterator[ServerEvent]:
         match event:
             case Started(enforcement=enforcement):
                 self._enforcement = enforcement
                 yield from self._begin(enforcement)
             case TextDelta(text) | ReasoningDelta(text):
-                kind: Kind = "text" if isinstance(event, TextDelta) else "reasoning"
+                kind: BlockKind = "text" if isinstance(event, TextDelta) else "reasoning"
                 if not self._blocks or self._blocks[-1].kind != kind:
                     yield from self._open(kind)
                 yield from self._add(text)
@@ -166,17 +166,17 @@ class BlockReply(Reply, Generic[_Block]):
             case Finished():
                 yield from self._finish(event)
 
-    def _open(self, kind: Kind, call: CallStarted | None = None) -> Iterator[Event]:
+    def _open(self, kind: BlockKind, call: CallStarted | None = None) -> Iterator[ServerEvent]:
         yield from self._close()
         block = self._block(kind, len(self._blocks), call)
         self._blocks.append(block)
         yield from block.begin()
 
-    def _add(self, text: str) -> Iterator[Event]:
+    def _add(self, text: str) -> Iterator[ServerEvent]:
         self._blocks[-1].pieces.append(text)
         return self._blocks[-1].delta(text)
 
-    def _written(self, events: Iterable[Event]) -> str:
+    def _written(self, events: Iterable[ServerEvent]) -> str:
         """Return events as they are sent. They build the blocks, so they are made in any case."""
         written = list(events)
         if not self.request.stream:
@@ -184,19 +184,19 @@ class BlockReply(Reply, Generic[_Block]):
         return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in written)
 
     @abstractmethod
-    def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Block:
+    def _block(self, kind: BlockKind, index: int, call: CallStarted | None) -> _Block:
         """Return a new block."""
 
     @abstractmethod
-    def _begin(self, enforcement: Enforcement) -> Iterator[Event]:
+    def _begin(self, enforcement: Enforcement) -> Iterator[ServerEvent]:
         """Yield the events before the first block."""
 
     @abstractmethod
-    def _close(self) -> Iterator[Event]:
+    def _close(self) -> Iterator[ServerEvent]:
         """Yield the events that end the last block, if it may end before another begins."""
 
     @abstractmethod
-    def _finish(self, finished: Finished) -> Iterator[Event]:
+    def _finish(self, finished: Finished) -> Iterator[ServerEvent]:
         """Yield the events that end the answer, and set its JSON."""
 
 

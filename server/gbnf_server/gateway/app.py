@@ -254,9 +254,9 @@ class _Handlers:
         if response.status is not None:
             await response.end()
         else:
-            whole = reply.body()
-            gateway.log_content(exchange.request_id, "answer", whole)
-            await response.send_json(whole, headers=reply.headers())
+            answer_json = reply.body()
+            gateway.log_content(exchange.request_id, "answer", answer_json)
+            await response.send_json(answer_json, headers=reply.headers())
 
 
 class _Guard:

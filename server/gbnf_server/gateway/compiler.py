@@ -15,7 +15,7 @@ from typing import Any
 
 from gbnf.work_limits import clear_schema_caches
 from gbnf_server.gateway.chat import ChatRequest
-from gbnf_server.gateway.compiling import Compiled, Steps, Target, compile_steps
+from gbnf_server.gateway.compiling import Compiled, CompileSteps, Target, compile_steps
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
 
@@ -134,7 +134,7 @@ class Compiler:
             clear_schema_caches()
 
 
-def _take_turn(steps: Steps[Compiled]) -> tuple[Compiled | None, int]:
+def _take_turn(steps: CompileSteps[Compiled]) -> tuple[Compiled | None, int]:
     """Go on for a turn. Return the result, None if it is not complete, and the characters it compiled."""
     until = time.monotonic() + _TURN_S
     try:

@@ -19,7 +19,7 @@ from gbnf.errors import clip
 from gbnf.prompts.descriptions import plain_schema
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
 from gbnf.protocols.protocol import AnswerFormat, CallProtocol, Offered, tools_prompt
-from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, union
+from gbnf.protocols.readers import AnswerReader, EitherReader, PlainText, either_grammar
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.strict_json import nests_deeper
 from gbnf.tool_formats import JsonArguments, ToolFormat
@@ -35,7 +35,7 @@ from gbnf_server.web.errors import HttpError
 
 _Result = TypeVar("_Result")
 GatewayCallFormat: TypeAlias = Literal["native", "json", "text"]
-Steps: TypeAlias = Generator[int, None, _Result]
+CompileSteps: TypeAlias = Generator[int, None, _Result]
 """A compilation: `next` does a step, and returns the characters that it compiled; the last has the result."""
 
 
@@ -119,7 +119,7 @@ class Compiled:
         return self.constraint if isinstance(self.constraint, Grammar) else None
 
 
-def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
+def compile_steps(request: ChatRequest, target: Target) -> CompileSteps[Compiled]:
     """Compile what constrains the answers of a request. Raises HttpError.
 
     Calls are excluded only if that loosens nothing else: the format and the findings stay the same.
@@ -153,7 +153,7 @@ def compile_steps(request: ChatRequest, target: Target) -> Steps[Compiled]:
 
 def _compile_parts(
     tools: Sequence[Tool], target: Target, native: ToolFormat | None, order: PropertyOrder = "any"
-) -> Steps[dict[str, SchemaError]]:
+) -> CompileSteps[dict[str, SchemaError]]:
     """Compile the parts that a grammar of these tools links; return the errors by the name of their tool.
 
     `native`: the format in which the calls are written. Raises HttpError if the target takes a grammar, and
@@ -178,7 +178,7 @@ def _compile_parts(
     return errors
 
 
-def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> Steps[Compiled]:
+def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ...]) -> CompileSteps[Compiled]:
     _check_supported(request, target, tools)
     if not tools:
         return _compile_output(request, target)
@@ -190,7 +190,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
             _output_grammar(request.output), target.tool_format if compiled.reasoning else None
         )
         ways = ((compiled.grammar, compiled.reader), (text, text_reader))
-        constraint = union(compiled.grammar, text)
+        constraint = either_grammar(compiled.grammar, text)
         enforcement = _enforcement(constraint, compiled.protocol)
         compiled = replace(
             compiled, constraint=constraint, reader=partial(EitherReader, ways), enforcement=enforcement
@@ -222,7 +222,7 @@ def _check_supported(request: ChatRequest, target: Target, tools: Sequence[Tool]
 
 def _compile_calls(
     request: ChatRequest, target: Target, tools: tuple[Tool, ...], order: PropertyOrder
-) -> Steps[Compiled]:
+) -> CompileSteps[Compiled]:
     """Compile an answer with calls, or a text without a format if the choice is automatic."""
     choice = request.tool_choice
     is_named = choice.mode == "required" and len(choice.names or ()) == 1

@@ -23,11 +23,18 @@ from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
 from gbnf.tools.pool_filter import best_first
 from gbnf.tools.ranking import is_about
 from gbnf.tools.request_values import LONGEST_REQUEST
-from gbnf_server.backends.answer import Answered, AnswerSource, Asked, ReadCall, answer, collect_answer
-from gbnf_server.backends.answer import AnswerEvent as BackendAnswerEvent
+from gbnf_server.backends.answer import (
+    Answered,
+    AnswerEvent,
+    AnswerSource,
+    Asked,
+    ReadCall,
+    answer,
+    collect_answer,
+)
 from gbnf_server.backends.base import Backend, Request, Usage
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
-from gbnf_server.gateway.answers import GRAMMAR_IGNORED, AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import GRAMMAR_IGNORED, Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
     GbnfText,
@@ -98,7 +105,7 @@ class Engine(Answers):
         """
         await self._compiled(request, backend, owner)
 
-    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+    async def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[ReplyEvent, None]:
         """Yield the events of the answers of a request.
 
         If it is streamed, they come as they are decoded, the first with the first token: an error before it
@@ -285,8 +292,8 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
         return compiled, "unknown"
     if compiled.reasoning:  # which comes first
         return compiled, "unknown"
-    asked = odds_request(backend_request(request, compiled, 1, 0, ()))
-    completion = (await collect_answer(backend, Asked(asked))).completion
+    odds_question = odds_request(backend_request(request, compiled, 1, 0, ()))
+    completion = (await collect_answer(backend, Asked(odds_question))).completion
     odds = call_odds(completion, compiled.protocol.call_begin)
     if odds is None:
         return compiled, "unknown"
@@ -307,7 +314,7 @@ def _user_text(messages: Sequence[Message]) -> str:
 
 async def _answer_without(
     tools: tuple[Tool, ...], messages: Sequence[Message], backend: Backend, asked: Asked
-) -> AsyncGenerator[BackendAnswerEvent, None]:
+) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer to a request that is about none of the tools that its prompt declares.
 
     A small model may propose a call all the same. It is made if all its values are the user's: Oslo, for "is
@@ -316,7 +323,7 @@ async def _answer_without(
     """
     user_text = _user_text(messages)
     text: str | None = ""  # None: it has left
-    held: list[BackendAnswerEvent] = []
+    held: list[AnswerEvent] = []
     async with aclosing(answer(backend, asked)) as events:
         async for event in events:
             held.append(event)
@@ -347,7 +354,7 @@ async def _answer_without(
                 yield event
 
 
-def _without_calls(event: BackendAnswerEvent) -> BackendAnswerEvent:
+def _without_calls(event: AnswerEvent) -> AnswerEvent:
     if isinstance(event, Answered):
         return replace(event, calls=(), invalid=())
     texts = (delta for delta in event.deltas if isinstance(delta, TextDelta | ReasoningDelta))
@@ -363,7 +370,7 @@ async def _answer_turn(
     backend: Backend,
     asked: Asked,
     choice: int,
-) -> AsyncGenerator[AnswerEvent, None]:
+) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the answer of a small model after results, whole: its next call, or its text from the results.
 
     In place of a call that it has made, it is asked for one with the file that the request names, if any.
@@ -395,11 +402,11 @@ async def _answer_turn(
 
 async def _prompt_tokens(request: ChatRequest, compiled: Compiled, backend: Backend) -> int:
     """Return the tokens of the prompt. A backend that cannot count evaluates it, and has it in its cache."""
-    asked = backend_request(request, compiled, 1, 0, ())
+    prompt = backend_request(request, compiled, 1, 0, ())
     try:
-        return await backend.count_tokens(asked)
+        return await backend.count_tokens(prompt)
     except errors.RequestNotSupportedError:
-        return (await collect_answer(backend, Asked(asked))).completion.usage.prompt_tokens
+        return (await collect_answer(backend, Asked(prompt))).completion.usage.prompt_tokens
 
 
 def _invalid(compiled: Compiled, answered: Answered) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.backends.upstreams import Upstream, Upstreams
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.anthropic_messages import Messages
 from gbnf_server.gateway.api import Api
 from gbnf_server.gateway.chat import ChatRequest
@@ -57,7 +57,7 @@ class Answers(ABC):
     """Answers requests: the engine, or the planner."""
 
     @abstractmethod
-    def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[AnswerEvent, None]:
+    def answer(self, request: ChatRequest, backend: Backend) -> AsyncGenerator[ReplyEvent, None]:
         """Yield the events of an answer; closing the generator ends it. Raises HttpError."""
 
     async def prepare(self, request: ChatRequest, backend: Backend, owner: str) -> None:  # noqa: B027  # may do nothing
@@ -244,13 +244,13 @@ class Gateway:
 
     async def answer(
         self, request: ChatRequest, endpoint: str, owner: str = ""
-    ) -> AsyncGenerator[AnswerEvent, None]:
+    ) -> AsyncGenerator[ReplyEvent, None]:
         """Wait for a place, and yield the events of the answer. Raises HttpError.
 
         `owner`: whose request it is, see `Access.check`. Prompts of several share no cache.
         """
         metrics = self.metrics
-        asked = time.monotonic()
+        begun = time.monotonic()
         backend = self.upstreams if self._shares_cache else self.upstreams.with_salt(owner)
         source = self.agents.get(request.model, self.engine) if request.count else self.engine
         await source.prepare(request, backend, owner)
@@ -262,7 +262,7 @@ class Gateway:
                 async for event in events:
                     if not has_begun:
                         has_begun = True
-                        metrics.first_seconds.labels(endpoint).observe(time.monotonic() - asked)
+                        metrics.first_seconds.labels(endpoint).observe(time.monotonic() - begun)
                     self._count(event)
                     yield event
 
@@ -271,7 +271,7 @@ class Gateway:
         answer = self.answer(replace(request, count=0, stream=False), endpoint, owner)
         return sum([event.usage.prompt_tokens async for event in answer if isinstance(event, Finished)])
 
-    def _count(self, event: AnswerEvent) -> None:
+    def _count(self, event: ReplyEvent) -> None:
         match event:
             case Started():
                 tools = {finding.tool for finding in event.enforcement.findings if finding.kind == "loosened"}

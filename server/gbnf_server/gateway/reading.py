@@ -22,13 +22,13 @@ from gbnf_server.gateway.chat import INVALID_ARGUMENTS, FunctionTool
 from gbnf_server.web.errors import invalid_request
 from gbnf_server.web.limits import Limits
 
-_Model = TypeVar("_Model", bound="Part")
+_Model = TypeVar("_Model", bound="RequestPart")
 
 _MAX_DEPTH = Limits().json_depth  # of arguments, which are a text in the body
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,", re.IGNORECASE)
 
 
-class Part(BaseModel):
+class RequestPart(BaseModel):
     """A part of a request. Its unknown members are kept, so that they can be reported."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
@@ -39,11 +39,11 @@ class Part(BaseModel):
             yield from (f"{path}{name}" for name, value in self.model_extra.items() if value is not None)
         for name, value in self.__dict__.items():  # much quicker than by `model_fields`
             for member in value if isinstance(value, list) else (value,):
-                if isinstance(member, Part):
+                if isinstance(member, RequestPart):
                     yield from member.unknown(f"{path}{name.rstrip('_')}.")
 
 
-class Content(Part):
+class ContentPart(RequestPart):
     """A part of a content that is a text or an image."""
 
     def read(self, path: str) -> str | Image:
@@ -51,17 +51,17 @@ class Content(Part):
         raise NotImplementedError
 
 
-class Text(Content):
+class TextPart(ContentPart):
     """A text."""
 
     text: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
         """Return the text."""
         return self.text
 
 
-class Refusal(Text):
+class RefusalPart(TextPart):
     """A refusal of the model."""
 
     text: str = Field(alias="refusal")
@@ -71,7 +71,7 @@ ToolName = Annotated[str, Field(pattern="^[a-zA-Z0-9_-]{1,128}$")]
 MaxCalls = Annotated[int, Field(ge=1)]
 
 
-class Function(Part):
+class Function(RequestPart):
     """A function of the client, as the APIs of OpenAI declare it."""
 
     name: ToolName
@@ -127,7 +127,7 @@ def read_kind(models: Mapping[str, type[_Model]], value: Any, path: str, kind: s
 
 
 def read_content(
-    kinds: Mapping[str, type[Content]], content: str | Sequence[Any], path: str
+    kinds: Mapping[str, type[ContentPart]], content: str | Sequence[Any], path: str
 ) -> tuple[str, list[Image]]:
     """Return the text and the images of a content that is not read yet. Raises HttpError."""
     if isinstance(content, str):
@@ -136,7 +136,7 @@ def read_content(
     return join_content(parts, path)
 
 
-def join_content(content: str | Sequence[Content], path: str) -> tuple[str, list[Image]]:
+def join_content(content: str | Sequence[ContentPart], path: str) -> tuple[str, list[Image]]:
     """Return the text of a content, a line break between its parts, and its images. Raises HttpError."""
     if isinstance(content, str):
         return content, []

@@ -17,7 +17,7 @@ from gbnf_server.web.errors import invalid_request
 
 
 @dataclass(slots=True)
-class _Turn:
+class _GrowingMessage:
     """A message that grows. Its texts are joined at the end: else each part would copy those before it."""
 
     message: Message
@@ -27,12 +27,12 @@ class _Turn:
 
     def whole(self) -> Message:
         """Return the message."""
-        whole: Message = {**self.message, "content": _paragraphs(self.texts)}
+        joined: Message = {**self.message, "content": _paragraphs(self.texts)}
         if self.reasoning:
-            whole["reasoning_content"] = _paragraphs(self.reasoning)
+            joined["reasoning_content"] = _paragraphs(self.reasoning)
         if self.calls:
-            whole["tool_calls"] = self.calls
-        return whole
+            joined["tool_calls"] = self.calls
+        return joined
 
 
 class Turns:
@@ -40,7 +40,7 @@ class Turns:
 
     def __init__(self, *, keeps_system: bool = False) -> None:
         self._keeps_system = keeps_system
-        self._turns: list[_Turn] = []
+        self._turns: list[_GrowingMessage] = []
         self._names: dict[str, str] = {}
 
     @property
@@ -86,12 +86,12 @@ class Turns:
         message: Message = {"role": "tool", "content": "", "tool_call_id": call_id}
         if name := name or self._names.get(call_id):
             message["name"] = name
-        self._turns.append(_Turn({**message, "images": images} if images else message, [text]))
+        self._turns.append(_GrowingMessage({**message, "images": images} if images else message, [text]))
 
-    def _joined(self, role: str) -> _Turn:
+    def _joined(self, role: str) -> _GrowingMessage:
         """Return the present turn of a role."""
         if not self._turns or self._turns[-1].message["role"] != role:
-            self._turns.append(_Turn({"role": role, "content": ""}))
+            self._turns.append(_GrowingMessage({"role": role, "content": ""}))
         return self._turns[-1]
 
 

@@ -1,6 +1,6 @@
 """End an answer: within its token limit (`TokenBudget`), and after text that repeats (`RepetitionGuard`).
 
-Both refuse tokens that the grammar allows. After each token that they allow, a *completion* exists: the
+Both refuse tokens that the grammar allows. After each token that they allow, an *ending* exists: the
 shortest text (in bytes) that our automaton finds from there, spelled in the fewest tokens of the vocabulary.
 """
 
@@ -20,16 +20,16 @@ from gbnf_server.llama.constraint import Constraint, decode_prefix
 from gbnf_server.llama.native import NativeModel, Speller
 from gbnf_server.llama.repetition import RepetitionDetector, rotated
 
-_KEPT = 4096  # completions of states: one answer sees few, since those inside a string are one state
+_KEPT = 4096  # endings of states: one answer sees few, since those inside a string are one state
 
 
 class TokenBudget:
-    """Decides which tokens fit in what is left of an answer's tokens: those after which a completion does.
+    """Decides which tokens fit in what is left of an answer's tokens: those after which an ending does.
 
-    - The tokens left are never fewer than those of a known completion, from the start on, or from the start
+    - The tokens left are never fewer than those of a known ending, from the start on, or from the start
       the limit is too short for one and nothing is refused: there is always a token to take, the
-      completion's own.
-    - Where more tokens are left than the shortest completion has bytes, nothing is computed: each byte is a
+      ending's own.
+    - Where more tokens are left than the shortest ending has bytes, nothing is computed: each byte is a
       token of nearly every vocabulary. So the distribution is the model's own until the limit is near.
 
     The shortest text need not be the one with the fewest tokens, so a limit between the two is treated as
@@ -43,8 +43,8 @@ class TokenBudget:
         self.refused = False
         self._model, self._constraint = model, constraint
         self._tokens_left = limit
-        self._completion: Sequence[int] | None = None  # tokens that fit and complete the answer, if computed
-        # the tokens of the shortest completion; None if there is none, or no tokens spell it
+        self._ending: Sequence[int] | None = None  # tokens that fit and complete the answer, if computed
+        # the tokens of the shortest ending; None if there is none, or no tokens spell it
         self._shortest = lru_cache(_KEPT)(partial(_spell_shortest, model.speller))
         state = constraint.state()
         self._is_active = state is not None and self._ends_within(state, b"", limit)
@@ -77,26 +77,26 @@ class TokenBudget:
         following = state.advance(text)
         if following is None or self._ends_within(following, rest, self._tokens_left - 1):
             return True
-        if self._completion is None:  # the one that is known to fit, from the current state
-            self._completion = self._shortest(state, self._constraint.incomplete_bytes)
-        completion = self._completion or []
-        return completion[:1] == [token] and len(completion) <= self._tokens_left
+        if self._ending is None:  # the one that is known to fit, from the current state
+            self._ending = self._shortest(state, self._constraint.incomplete_bytes)
+        ending = self._ending or []
+        return ending[:1] == [token] and len(ending) <= self._tokens_left
 
     def accept(self, token: int) -> None:
         """Advance by a token that fits."""
-        completion = self._completion
-        self._completion = completion[1:] if completion and completion[0] == token else None
+        ending = self._ending
+        self._ending = ending[1:] if ending and ending[0] == token else None
 
     def _ends_within(self, state: MatchState, incomplete: bytes, tokens_left: int) -> bool:
         if tokens_left < 0:
             return False
-        length = state.completion_length
+        length = state.ending_length
         if not incomplete and length <= tokens_left and self._model.speller.spells_every_byte:
             return True
         if length > tokens_left * self._model.speller.longest:
             return False
-        completion = self._shortest(state, incomplete)
-        return completion is not None and len(completion) <= tokens_left
+        ending = self._shortest(state, incomplete)
+        return ending is not None and len(ending) <= tokens_left
 
 
 def _spell_shortest(speller: Speller, state: MatchState, incomplete: bytes) -> Sequence[int] | None:
@@ -109,9 +109,9 @@ def _spell_shortest(speller: Speller, state: MatchState, incomplete: bytes) -> S
         if following is None:
             return None
         state = following
-    if state.completion_length == math.inf:
+    if state.ending_length == math.inf:
         return None
-    text = character + state.shortest_completion()
+    text = character + state.shortest_ending()
     return speller.spell(text.encode()[len(incomplete) :])
 
 
@@ -133,11 +133,11 @@ _CANNOT_FOLLOW = 4  # repetitions; one may also be the beginning of what follows
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _RepeatState:
     """A state of the grammar in a text that repeats.
 
     `repeated`: what comes next if it goes on; if it `counts`, with other numbers. `lengths`: of the shortest
-    completions, before the last repetition and after each of its characters, a number that may change being
+    endings, before the last repetition and after each of its characters, a number that may change being
     one. `closes`: whether the value is being closed.
     """
 
@@ -152,42 +152,42 @@ class _Place:
         """Whether the value has to end: its end is nowhere nearer, and going on brings it no nearer."""
         return self.closes or self.lengths[0] <= self.lengths[-1] == min(self.lengths[1:])
 
-    def step(self, char: str) -> _Step:
+    def step(self, char: str) -> _RepeatStep:
         """Return the place after a character."""
         state = self.state.advance(char)
         if state is None:  # never, unless automaton and engine disagree
             return "ended"
-        length = state.completion_length
+        length = state.ending_length
         if self.must_close:
             if length >= self.lengths[-1]:
                 return "refused"
             if state.advance(self.repeated * _CANNOT_FOLLOW) is None:
                 return "ended"
-            return _Place(state, self.repeated, (length,), closes=True)
+            return _RepeatState(state, self.repeated, (length,), closes=True)
         repeated = rotated(self.repeated, char, counts=self.counts)
         if not repeated:
             return "left"
         # a digit more of the last number?
         lengths = self.lengths[:-1] if len(repeated) > len(self.repeated) else self.lengths[1:]
-        return _Place(state, repeated, (*lengths, length), self.counts)
+        return _RepeatState(state, repeated, (*lengths, length), self.counts)
 
 
-_Step: TypeAlias = _Place | Literal["refused", "ended", "left"]
+_RepeatStep: TypeAlias = _RepeatState | Literal["refused", "ended", "left"]
 """Where a character leads: on, nowhere, behind the value, or to something else than a repetition."""
 
 
 class RepetitionGuard:
     """Decides which tokens end what repeats in one answer, a value of which may go on after it.
 
-    Without a grammar, the answer ends there. With one, the length of the completion is the same after each
+    Without a grammar, the answer ends there. With one, the length of the ending is the same after each
     repetition, and least where the value can end: inside of a string, or after an entry of an array. From
     there on, only characters are allowed that make it shorter, until the repeated text cannot follow any
     more. So:
 
     - What closes the value is what the grammar wants there: a quote, a bracket, a tag.
-    - As long as repetitions make the completion shorter, as up to `minItems` or `minLength`, nothing is
+    - As long as repetitions make the ending shorter, as up to `minItems` or `minLength`, nothing is
       refused.
-    - Some token always fits, the first of the shortest completion; if the vocabulary has none, the sampler
+    - Some token always fits, the first of the shortest ending; if the vocabulary has none, the sampler
       finds nothing, and the decoder gives up the guard.
 
     `refused`: whether a token that the grammar allows would have gone on. The time counts as the
@@ -200,7 +200,7 @@ class RepetitionGuard:
         self._model, self._constraint = model, constraint
         self._start = None if constraint is None else constraint.state()
         self._detector = RepetitionDetector()
-        self._place: _Place | None = None  # while the text repeats, or the value is being closed
+        self._place: _RepeatState | None = None  # while the text repeats, or the value is being closed
         self._must_repeat = False  # up to where the value can end
 
     @property
@@ -225,7 +225,7 @@ class RepetitionGuard:
         started = time.perf_counter()
         while self._place is not None and piece:
             step, piece = self._place.step(piece[0]), piece[1:]
-            if isinstance(step, _Place):
+            if isinstance(step, _RepeatState):
                 self._place = step
             else:  # "refused" for forced text only
                 self.give_up()
@@ -263,26 +263,26 @@ class RepetitionGuard:
         text, rest = decode_prefix(self._constraint.incomplete_bytes + self._model.piece(token))
         for char in text:
             step = place.step(char)
-            if not isinstance(step, _Place):
+            if not isinstance(step, _RepeatState):
                 return step == "ended" or (step == "left" and not self._must_repeat)
             place = step
         if not rest:
             return True
-        if place.must_close:  # the completion's is the only character that is known to be allowed
-            return place.state.shortest_completion().encode().startswith(rest)
+        if place.must_close:  # the ending's is the only character that is known to be allowed
+            return place.state.shortest_ending().encode().startswith(rest)
         return not self._must_repeat or place.repeated.encode().startswith(rest)
 
-    def _find_place(self, start: MatchState, text: str, repeated: str) -> _Place | None:
+    def _find_place(self, start: MatchState, text: str, repeated: str) -> _RepeatState | None:
         """Return the place after the text, None if the automaton does not know it."""
         state = start.advance(text[: -len(repeated)])
         lengths: list[float] = []
         for before, char in pairwise(["", "", *repeated]):
             state = None if state is None else state.advance(char)
-            if state is None or state.completion_length == math.inf:
+            if state is None or state.ending_length == math.inf:
                 self._start = None
                 return None
             if self._detector.counts and before.isdecimal() and char.isdecimal():
                 lengths.pop()
-            lengths.append(state.completion_length)
+            lengths.append(state.ending_length)
         assert state is not None
-        return _Place(state, repeated, tuple(lengths), self._detector.counts)
+        return _RepeatState(state, repeated, tuple(lengths), self._detector.counts)

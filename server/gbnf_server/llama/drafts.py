@@ -248,12 +248,12 @@ def _shortened(key: str, occurrences: Sequence[tuple[str, str]], words: int, *, 
     `is_value`: the key is all of a value. If the value probably ends, a quote does.
     """
     before, text = occurrences[0]
-    whole = text
+    unshortened = text
     if len(key) < _DISTINCTIVE:
         for _, other in occurrences[1:]:
             pairs = zip(text, other, strict=False)
             text = text[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))]
-    is_value = is_value and text == whole
+    is_value = is_value and text == unshortened
     if is_value and not text:
         return '"'
     if before == '"' and (end := text.find('"')) >= 0:

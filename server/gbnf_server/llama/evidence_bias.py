@@ -44,7 +44,7 @@ _SHORTEST_REPEATED: Final = 3
 
 _NAME_PATHS: Final = (("name",), ("function",), ("tool",))
 
-_Kind = Literal["key", "string", "other"]
+_ValueKind = Literal["key", "string", "other"]
 
 
 class CallPosition:
@@ -97,7 +97,7 @@ class CallPosition:
         position, unfinished = reader.position(), reader.unfinished
         is_before = position.where in {"value", "inside"}
         is_quoted = unfinished.startswith('"')
-        self.kind: _Kind = ("key" if position.where == "key" else "string") if is_quoted else "other"
+        self.kind: _ValueKind = ("key" if position.where == "key" else "string") if is_quoted else "other"
         self.content = unfinished[1:] if is_quoted else ""
         self.argument = str(position.path[1] if len(position.path) > 1 else (position.keys or ("",))[-1])
         self.depth = 0 if position.where == "end" else len(position.path) + (not is_before)

@@ -71,7 +71,7 @@ class CachedSequence:
 
 
 @dataclass(eq=False, slots=True)
-class _Request:
+class _Evaluation:
     """Tokens to evaluate at the end of a sequence, and the logits after those at `output_positions`.
 
     Its thread evaluates the next batch if `leads`; otherwise it waits for `called`, which another one
@@ -128,7 +128,7 @@ class KVCache:
         self._free = threading.Condition()
         self._lock = threading.Lock()
         self._turn = threading.Condition()
-        self._waiting: list[_Request] = []
+        self._waiting: list[_Evaluation] = []
         self._is_decoding = False
         self._last_s = 0.0
         self._slots: set[Slot] = set()
@@ -217,7 +217,7 @@ class KVCache:
             remaining = len(tokens) - first
             size = remaining if remaining <= _BATCH_SIZE else min(_BATCH_SIZE, output_positions[0] - first)
             here = frozenset(index - first for index in output_positions if index - first < size)
-            request = _Request(sequence, tokens[first : first + size], here, stop)
+            request = _Evaluation(sequence, tokens[first : first + size], here, stop)
             stop.begin(f"{size} tokens are evaluated")
             self._run(request)
             if request.error:
@@ -242,13 +242,13 @@ class KVCache:
             while self._slots:
                 self._free.wait()
 
-    def _run(self, request: _Request) -> None:
+    def _run(self, request: _Evaluation) -> None:
         """Evaluate a request: in this thread, together with other waiting requests, or in another thread."""
         if self.parallel == 1:
             with self._lock:
                 self._decode([request])
             return
-        chosen: Sequence[_Request] = ()
+        chosen: Sequence[_Evaluation] = ()
         try:
             with self._turn:
                 self._waiting.append(request)
@@ -278,7 +278,7 @@ class KVCache:
                         following.leads = True
                         following.called.release()
 
-    def _gather(self, request: _Request) -> list[_Request]:
+    def _gather(self, request: _Evaluation) -> list[_Evaluation]:
         """Return the request and waiting ones that fit into the same batch. Under `_turn`."""
         if self._batches_alone:
             return [request]
@@ -293,7 +293,7 @@ class KVCache:
                 free -= len(other.tokens)
         return chosen
 
-    def _decode(self, requests: Sequence[_Request]) -> None:
+    def _decode(self, requests: Sequence[_Evaluation]) -> None:
         """Evaluate the requests in one batch, except for cancelled ones. Under `_lock`."""
         self._abort.clear()
         # a recurrent state cannot be rolled back for the others
@@ -311,7 +311,7 @@ class KVCache:
         if not requests:
             return
         batch, size = self.batch, 0
-        outputs: list[tuple[_Request, int]] = []
+        outputs: list[tuple[_Evaluation, int]] = []
         for request in requests:
             sequence, start = request.sequence, len(request.sequence.cached_tokens)
             sequence.is_synchronized = False

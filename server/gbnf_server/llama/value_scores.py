@@ -85,11 +85,11 @@ class AnswerScorer:
 
     def _logits(self, tokens: Sequence[int], count: int) -> Iterator[Logits]:
         """Yield the logits after the last `count` of these tokens, with the bonus of the evidence."""
-        whole = [*self._prompt, *tokens]
+        all_tokens = [*self._prompt, *tokens]
         cached = self._sequence.cached_tokens
-        shared = shared_prefix_length(cached, whole)
-        self._kv_cache.roll_back(self._sequence, min(shared, len(whole) - count))
-        rest = whole[len(cached) :]
+        shared = shared_prefix_length(cached, all_tokens)
+        self._kv_cache.roll_back(self._sequence, min(shared, len(all_tokens) - count))
+        rest = all_tokens[len(cached) :]
         rows = self._kv_cache.evaluate(self._sequence, rest, self._stop, range(len(rest) - count, len(rest)))
         for index, logits in enumerate(rows, len(tokens) + 1 - count):
             if self._evidence is not None:

@@ -272,8 +272,8 @@ class Connection:
 
     def _progress(self, name: str) -> ProgressFnT:
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            of = "" if total is None else f"/{total:g}"
-            self.log.add(name, f"{progress:g}{of}{f' {message}' if message else ''}")
+            of_total = "" if total is None else f"/{total:g}"
+            self.log.add(name, f"{progress:g}{of_total}{f' {message}' if message else ''}")
 
         return report
 

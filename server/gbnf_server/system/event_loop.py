@@ -63,7 +63,7 @@ class BackgroundLoop:
 
     def start(self, work: Coroutine[Any, Any, _Value]) -> Future[_Value]:
         """Start a coroutine. Its future is done once it has ended, and cancelling that cancels it."""
-        return _Started(work, self.loop)
+        return _RunningCoroutine(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
         """Return what a coroutine returns; if the caller is interrupted, cancel it, and wait for its end."""
@@ -111,7 +111,7 @@ class BackgroundLoop:
             self.loop.run_forever()
 
 
-class _Started(Future[_Value]):
+class _RunningCoroutine(Future[_Value]):
     """What a coroutine in another thread returns or raises. `cancel` only cancels the coroutine."""
 
     def __init__(self, work: Coroutine[Any, Any, _Value], loop: asyncio.AbstractEventLoop) -> None:

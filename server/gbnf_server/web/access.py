@@ -39,9 +39,9 @@ class Access:
         cls, host: str, keys: Iterable[str] = (), allowed: Iterable[str] = (), origins: Iterable[str] = ()
     ) -> Access:
         """Return the access to a server that listens on `host`; `allowed` are more names of it."""
-        more = frozenset(name.lower() for name in allowed)
-        anyone = is_unspecified(host) and not more
-        return cls(tuple(keys), None if anyone else LOOPBACK_NAMES | {host.lower()} | more, tuple(origins))
+        names = frozenset(name.lower() for name in allowed)
+        anyone = is_unspecified(host) and not names
+        return cls(tuple(keys), None if anyone else LOOPBACK_NAMES | {host.lower()} | names, tuple(origins))
 
     def check(self, path: str, headers: Mapping[str, str]) -> str:
         """Check a request by its headers, with names in lower case. Raises HttpError (401, 403).

@@ -17,7 +17,7 @@ _WEIGHT = 0.2  # of the last answer in the mean
 
 
 @dataclass(eq=False, frozen=True, slots=True)
-class _Turn:
+class _Waiting:
     owner: str
     granted: asyncio.Future[None]
 
@@ -32,7 +32,7 @@ class AnswerQueue:
 
     def __init__(self, places: int, waiting: int) -> None:
         self.places, self.most_waiting = places, waiting
-        self._queue: list[_Turn] = []
+        self._queue: list[_Waiting] = []
         self._running: Counter[str] = Counter()
         self._served: dict[str, int] = {}  # by owner: the number of its last place
         self._count = 0
@@ -65,7 +65,7 @@ class AnswerQueue:
             return
         if self.waiting >= self.most_waiting:
             self._refuse(owner)
-        turn = _Turn(owner, asyncio.get_running_loop().create_future())
+        turn = _Waiting(owner, asyncio.get_running_loop().create_future())
         self._queue.append(turn)
         try:
             await turn.granted

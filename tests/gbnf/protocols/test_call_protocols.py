@@ -36,14 +36,22 @@ from gbnf.testing import calls, derivations
 from gbnf.tool_formats import CallStarted, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
-from support.by_hand import ANSWER, NOW, POOL, call
 from support.effort import scaled
 from support.grammars import unreachable_rules
 from support.oracle import engine
+from support.pools import BUNDLED
 from support.schemas import SCHEMAS
 from support.tool_formats import FAMILIES, Family
 
-TOOLS = tuple(tool for tool in POOL if tool.name in {"find_files", "get_now", "write_files"})
+TOOLS = tuple(tool for tool in BUNDLED if tool.name in {"find_files", "get_now", "write_files"})
+
+
+def call_text(name: str, **arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+NOW = call_text("get_now")
+ANSWER = call_text("final_answer", message="done")
 PROTOCOLS: dict[str, CallProtocol] = {
     "json": JsonCalls(),
     "json with reasoning": JsonCalls(reasoning_field=True),
@@ -76,7 +84,7 @@ def nested_schema(level: int) -> dict[str, Any]:
 
 
 def _json_call(arguments: dict[str, Any]) -> str:
-    return call("deep", **arguments)
+    return call_text("deep", **arguments)
 
 
 def _reasoned_call(arguments: dict[str, Any]) -> str:
@@ -119,7 +127,7 @@ def test_objects_are_constrained_down_to_the_depth(name: str, answer: bool, leve
 @pytest.mark.parametrize("name", _BY_FORMAT)
 @settings(max_examples=scaled(15))
 @given(
-    bundled=st.lists(st.sampled_from(POOL), unique=True, max_size=6),
+    bundled=st.lists(st.sampled_from(BUNDLED), unique=True, max_size=6),
     schemas=st.lists(SCHEMAS, max_size=2),
     offered=st.builds(
         Offered,
@@ -247,11 +255,13 @@ def test_a_protocol_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("compiler", [compile_pool, compile_name_and_arguments])
-@pytest.mark.parametrize("written", [NOW, ANSWER, call("create_dirs", paths=["a"]), call("find_files")])
+@pytest.mark.parametrize(
+    "written", [NOW, ANSWER, call_text("create_dirs", paths=["a"]), call_text("find_files")]
+)
 def test_a_grammar_with_a_reasoning_field_accepts_the_same_calls_after_it(
     compiler: Any, written: str
 ) -> None:
-    grammar = compiler(POOL, final_answer=True)
+    grammar = compiler(BUNDLED, final_answer=True)
     with_field = with_reasoning_grammar(grammar)
     text = f'{{"thought": "it is é", {written.removeprefix("{")}'
     assert engine().match(with_field, text).complete == engine().match(grammar, written).complete
@@ -259,7 +269,7 @@ def test_a_grammar_with_a_reasoning_field_accepts_the_same_calls_after_it(
 
 
 def test_a_reasoning_field_is_bounded_and_not_empty() -> None:
-    grammar = with_reasoning_grammar(compile_pool(POOL))
+    grammar = with_reasoning_grammar(compile_pool(BUNDLED))
     for length in (0, 1, MAX_REASONING_LENGTH, MAX_REASONING_LENGTH + 1):
         text = f'{{"thought": "{"a" * length}", {NOW.removeprefix("{")}'
         assert engine().match(grammar, text).complete == (1 <= length <= MAX_REASONING_LENGTH)
@@ -267,19 +277,19 @@ def test_a_reasoning_field_is_bounded_and_not_empty() -> None:
 
 @pytest.mark.parametrize("whitespace", get_args(Whitespace))
 def test_reasoning_precedes_a_call_in_every_layout(whitespace: Whitespace) -> None:
-    grammar = with_reasoning_grammar(compile_pool(POOL, whitespace=whitespace))
+    grammar = with_reasoning_grammar(compile_pool(BUNDLED, whitespace=whitespace))
     separators = (",", ":") if whitespace == "compact" else (", ", ": ")
     rest = json.dumps(json.loads(NOW), separators=separators)
     assert engine().match(grammar, f'{{"thought": "so", {rest.removeprefix("{")}').complete
 
 
-@given(st.lists(st.sampled_from(POOL), unique=True, min_size=1), st.booleans())
+@given(st.lists(st.sampled_from(BUNDLED), unique=True, min_size=1), st.booleans())
 def test_every_pool_accepts_reasoning(tools: list[Tool], union: bool) -> None:
     compiled = (compile_pool if union else compile_name_and_arguments)(tools, final_answer=True)
     engine().check(with_reasoning_grammar(compiled))
 
 
-@pytest.mark.parametrize("tools", [POOL, POOL[:1]])
+@pytest.mark.parametrize("tools", [BUNDLED, BUNDLED[:1]])
 def test_a_schema_requires_the_reasoning_field_first(tools: tuple[Tool, ...]) -> None:
     plain = call_schema(tools, steps=(1,))
     schema = with_reasoning_schema(plain)

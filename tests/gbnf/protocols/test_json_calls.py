@@ -15,8 +15,8 @@ from gbnf.protocols.call_protocols import JsonCalls, JsonCallStream, json_gramma
 from gbnf.protocols.protocol import Offered
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta
 from gbnf.tools import FINAL_ANSWER, Tool
+from support.deltas import calls, text
 from support.effort import scaled
-from support.gateway_answers import calls, text
 from support.oracle import engine
 from support.pools import POOL, texts, tool
 

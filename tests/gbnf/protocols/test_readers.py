@@ -26,10 +26,10 @@ from gbnf.protocols.readers import (
     TextCalls,
     WholeJsonCall,
     begins_call,
-    union,
+    either_grammar,
 )
 from gbnf.tool_formats import CallEnded, CallStarted, Delta, TextDelta, detect
-from support.gateway_answers import calls, text
+from support.deltas import calls, text
 from support.oracle import engine
 from support.pools import POOL, call_lists, json_values, model_texts, shape_names, texts, tool
 from support.tool_templates import JSON_IN_TAGS
@@ -37,7 +37,7 @@ from support.tool_templates import JSON_IN_TAGS
 TOOLS = (tool("go", x={"type": "integer"}),)
 CALLS = json_grammar(Offered(TOOLS, answer=False, parallel=True))
 OBJECT = compile_schema({"type": "object"})  # some of its texts are calls, too
-EITHER = union(CALLS, OBJECT)
+EITHER = either_grammar(CALLS, OBJECT)
 WAYS = ((CALLS, lambda: JsonCallStream(TOOLS, final_answer=False)), (OBJECT, PlainText))
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
 NOW = '{"name": "get_now", "arguments": {}}'
@@ -247,7 +247,7 @@ def test_reasoning_before_a_text_is_no_part_of_it() -> None:
 
 def test_rules_of_both_may_have_the_same_names() -> None:
     one, other = Grammar.parse('root ::= a\na ::= "x"'), Grammar.parse('root ::= a "!"\na ::= "y" root?')
-    both = union(one, other)
+    both = either_grammar(one, other)
     for written, complete in (("x", True), ("y!", True), ("yy!!", True), ("x!", False), ("yx", False)):
         assert both.match(written).complete is complete
         assert engine().match(both, written).complete is complete

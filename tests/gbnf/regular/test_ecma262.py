@@ -20,8 +20,8 @@ from gbnf.regular.pattern_syntax import MalformedPatternError, UnsupportedPatter
 from gbnf.regular.unicode_properties import ignoring_case, unicode_property
 from gbnf.work_limits import TooManyStatesError
 from support.effort import scaled
-from support.executors import bundled_tools
 from support.patterns import CHARACTERS, TEXTS, patterns, python_finds
+from support.pools import BUNDLED
 from support.random_texts import generate
 
 
@@ -54,7 +54,7 @@ def test_ecmascript_finds_the_same(cases: list[tuple[str, list[str]]]) -> None:
 def test_ecmascript_finds_the_same_with_the_patterns_of_the_bundled_tools() -> None:
     source = random.Random(0)
     cases = []
-    for pattern in {each for tool in bundled_tools().values() for each in _patterns(tool.args)}:
+    for pattern in {each for tool in BUNDLED for each in _patterns(tool.args)}:
         rules = compile_schema({"type": "string", "pattern": pattern}).rules
         texts = [json.loads(generate(rules, source)) for _ in range(30)]
         for text in texts[:]:

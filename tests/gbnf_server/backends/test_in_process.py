@@ -21,7 +21,7 @@ from gbnf.grammar.ir import EPSILON, Literal, Ref, Rules, char_class, seq
 from gbnf.prompts.messages import Message
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.backends.in_process import InProcess, _Pieces
+from gbnf_server.backends.in_process import InProcess, _PieceQueue
 from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
@@ -58,7 +58,7 @@ def languages(draw: st.DrawFn) -> tuple[Grammar, re.Pattern[str]]:
 
 def test_the_event_loop_runs_while_a_thread_ends() -> None:
     async def ticks() -> int:
-        pieces, answered = _Pieces(), Future[Completion]()
+        pieces, answered = _PieceQueue(), Future[Completion]()
         answered.add_done_callback(pieces.wake)
         pieces.put(TextDelta("a"))
         threading.Timer(0.1, answered.set_exception, [BackendError("ended")]).start()

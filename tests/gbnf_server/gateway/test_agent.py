@@ -21,7 +21,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.executors import AbsentPerson, Context, Workspace
 from gbnf_server.gateway.agent import PlannerAgent
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
 from gbnf_server.gateway.gateway import Gateway
 from gbnf_server.llama.demo_model import model_path
@@ -38,8 +38,8 @@ def agent(tools: Sequence[Tool], folder: Path, *, approve_all: bool = False) -> 
     return PlannerAgent(tools, PlannerOptions(filter=False, salvage=False), context)
 
 
-def answer(made: PlannerAgent, backend: Backend, *messages: Any, **fields: Any) -> list[AnswerEvent]:
-    async def run() -> list[AnswerEvent]:
+def answer(made: PlannerAgent, backend: Backend, *messages: Any, **fields: Any) -> list[ReplyEvent]:
+    async def run() -> list[ReplyEvent]:
         return [event async for event in made.answer(ChatRequest("planner", messages, **fields), backend)]
 
     return asyncio.run(run())

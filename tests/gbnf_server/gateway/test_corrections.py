@@ -12,11 +12,12 @@ from jsonschema import Draft202012Validator
 
 from gbnf.tool_formats import TextDelta, detect
 from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Request, Usage
-from gbnf_server.gateway.answers import AnswerEvent
+from gbnf_server.gateway.answers import ReplyEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, Sampling
 from support.backends import FakeBackend
+from support.deltas import calls, text
 from support.effort import scaled
-from support.gateway_answers import answer, calls, end, text
+from support.gateway_answers import answer, end
 from support.tool_templates import JSON_IN_TAGS
 
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
@@ -55,7 +56,7 @@ class Model(FakeBackend):
         yield Completion(said, "stop", Usage(1, 1))
 
 
-def ask(model: Model, **more: Any) -> list[AnswerEvent]:
+def ask(model: Model, **more: Any) -> list[ReplyEvent]:
     sampling = Sampling(temperature=0, max_tokens=100)
     messages: Any = ({"role": "user", "content": "what is the weather in Paris?"},)
     return answer(ChatRequest("m", messages, tools=(WEATHER,), sampling=sampling, **more), model)

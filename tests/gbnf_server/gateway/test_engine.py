@@ -39,6 +39,7 @@ from gbnf_server.llama import server_build as build
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.web.errors import HttpError
 from support.backends import FakeBackend
+from support.deltas import calls, text
 from support.effort import scaled
 from support.gateway_answers import (
     PLACE,
@@ -47,11 +48,9 @@ from support.gateway_answers import (
     USER,
     Ignoring,
     answer,
-    calls,
     check_guarantees,
     end,
     function,
-    text,
 )
 from support.models import make_model
 from support.oracle import engine

@@ -27,7 +27,8 @@ from gbnf_server.gateway.chat import (
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.gateway.openai_responses import Responses
-from support.gateway_answers import USER, answer, calls, compile_all, end, function
+from support.deltas import calls
+from support.gateway_answers import USER, answer, compile_all, end, function
 from support.oracle import engine
 from support.tool_formats import FAMILIES, Family
 

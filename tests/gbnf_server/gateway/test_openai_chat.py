@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.api import NOT_CONTINUED
 from gbnf_server.gateway.chat import GbnfText, JsonObject, JsonSchema, Sampling, ToolChoice
 from gbnf_server.gateway.openai_chat import ChatCompletions
@@ -281,9 +281,9 @@ TOKENS = (TokenLogprob(b"\xc3", -0.5, ((b"a", -0.1),)),)
 
 
 @st.composite
-def replies(draw: st.DrawFn) -> list[AnswerEvent]:
+def replies(draw: st.DrawFn) -> list[ReplyEvent]:
     """The events of one to three answers."""
-    events: list[AnswerEvent] = []
+    events: list[ReplyEvent] = []
     for _ in range(draw(st.integers(1, 3))):
         *made, end = draw(answers(NAMES) | answers(NAMES, truncated=True)).events()
         assert isinstance(end, Finished)
@@ -291,19 +291,19 @@ def replies(draw: st.DrawFn) -> list[AnswerEvent]:
     return events
 
 
-def reply(events: list[AnswerEvent], **fields: Any) -> ChatReply:
+def reply(events: list[ReplyEvent], **fields: Any) -> ChatReply:
     count = sum(isinstance(event, Started) for event in events)
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "n": count, **fields}
     return ChatCompletions().parse(body)
 
 
-def whole(events: list[AnswerEvent]) -> dict[str, Any]:
+def whole(events: list[ReplyEvent]) -> dict[str, Any]:
     made = reply(events)
     assert [made.feed(event) for event in events] == [""] * len(events)
     return made.body()
 
 
-def chunks(events: list[AnswerEvent], **options: Any) -> list[dict[str, Any]]:
+def chunks(events: list[ReplyEvent], **options: Any) -> list[dict[str, Any]]:
     made = reply(events, stream=True, stream_options=options or None)
     lines = "".join(made.feed(event) for event in events).split("\n\n")
     assert lines[-2:] == ["data: [DONE]", ""]
@@ -313,7 +313,7 @@ def chunks(events: list[AnswerEvent], **options: Any) -> list[dict[str, Any]]:
 @settings(max_examples=scaled(60))
 @given(events=replies(), usage=st.booleans())
 def test_the_accumulated_chunks_are_the_whole_answer_in_the_types_of_the_client(
-    events: list[AnswerEvent], usage: bool
+    events: list[ReplyEvent], usage: bool
 ) -> None:
     made = chunks(events, **({"include_usage": True} if usage else {}))
     check_deltas(made)

@@ -13,7 +13,8 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, ToolChoice
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.web.errors import HttpError
-from support.gateway_answers import PLACE, TOOLS, USER, answer, calls, end, text
+from support.deltas import calls, text
+from support.gateway_answers import PLACE, TOOLS, USER, answer, end
 from support.server import Reply, scripted
 
 GO = '{"name": "go", "arguments": {"place": {"lat": 2}}}'

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from gbnf.tool_formats import TextDelta, detect
 from gbnf_server.backends.base import Completion, ModelInfo, Request, Usage
-from gbnf_server.gateway.answers import AnswerEvent
+from gbnf_server.gateway.answers import ReplyEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.llama.token_values import TokenLogprob
 from support.backends import FakeBackend
-from support.gateway_answers import answer, calls, end, text
+from support.deltas import calls, text
+from support.gateway_answers import answer, end
 from support.tool_templates import JSON_IN_TAGS
 
 FORMAT = detect(JSON_IN_TAGS, eos_token="<|end|>")
@@ -69,7 +70,7 @@ def conversation(query: str, *done: tuple[dict[str, Any], str]) -> tuple[Any, ..
     return tuple(messages)
 
 
-def ask(model: Small, query: str, *done: tuple[dict[str, Any], str], **more: Any) -> list[AnswerEvent]:
+def ask(model: Small, query: str, *done: tuple[dict[str, Any], str], **more: Any) -> list[ReplyEvent]:
     options = {"tools": TOOLS, "sampling": Sampling(temperature=0, max_tokens=100), **more}
     return answer(ChatRequest("m", conversation(query, *done), **options), model)
 

@@ -14,7 +14,8 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.backends.ollama import Ollama
 from gbnf_server.gateway.chat import ChatRequest, GbnfText, JsonSchema, Sampling, ToolChoice
-from support.gateway_answers import PLACE, TOOLS, USER, answer, calls, check_guarantees, end, text
+from support.deltas import calls, text
+from support.gateway_answers import PLACE, TOOLS, USER, answer, check_guarantees, end
 from support.models import make_model
 from support.server import CONTEXT, Reply, scripted
 from support.tool_templates import JSON_IN_TAGS

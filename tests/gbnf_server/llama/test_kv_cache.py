@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gbnf_server.llama.bindings import llama_cpp
 from gbnf_server.llama.cancellation import Cancellation
-from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits, Slot, _Request, free
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache, Logits, Slot, _Evaluation, free
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.system.errors import BackendError
 from support.effort import scaled
@@ -200,7 +200,7 @@ def test_a_cancelled_evaluation_ends_in_the_middle(kv_cache: KVCache) -> None:
     np.testing.assert_array_equal(logits, expected)
 
 
-def cancelled_together(kv_cache: KVCache) -> tuple[list[_Request], list[int]]:
+def cancelled_together(kv_cache: KVCache) -> tuple[list[_Evaluation], list[int]]:
     """Evaluate two calls in one batch, the first of which is cancelled; return them and the statuses."""
     stop = Cancellation()
     with (
@@ -210,7 +210,7 @@ def cancelled_together(kv_cache: KVCache) -> tuple[list[_Request], list[int]]:
     ):
         statuses = cancelling(patch, stop)
         requests = [
-            _Request(sequence, [3] * 40, frozenset([39]), each)
+            _Evaluation(sequence, [3] * 40, frozenset([39]), each)
             for sequence, each in ((one, stop), (other, Cancellation()))
         ]
         kv_cache._decode(requests)

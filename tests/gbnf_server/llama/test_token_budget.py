@@ -38,9 +38,9 @@ def sampling(random_model: Path) -> Iterator[InProcess]:
 
 def shortest(model: NativeModel, grammar: Grammar) -> int | None:
     """Return the tokens that the shortest text takes at the most; None if there is none."""
-    if grammar.matcher.start().completion_length == float("inf"):
+    if grammar.matcher.start().ending_length == float("inf"):
         return None
-    spelled = model.speller.spell(grammar.matcher.start().shortest_completion().encode())
+    spelled = model.speller.spell(grammar.matcher.start().shortest_ending().encode())
     return None if spelled is None else len(spelled)
 
 

@@ -247,9 +247,16 @@ def test_which_models_are_small(parameters: int | None, style: Any, small: bool)
     ("names", "style"),
     [
         (("gbnf-planner-demo",), "minimal"),
-        (("", "{# gbnf-planner-demo-2 #}"), "minimal"),
+        (("somebody/gbnf-planner-demo:latest",), "minimal"),
+        ((r"models\gbnf-planner-demo.gguf",), "minimal"),
+        (("", "{#- gbnf-planner-demo -#}{{ messages }}"), "minimal"),
+        (("gbnf-planner-demo-2",), "full"),
+        (("my-gbnf-planner-demo:latest",), "full"),
+        (("gbnf-planner-demo/another",), "full"),
+        (("", "{# gbnf-planner-demo-2 #}"), "full"),
+        (("", "{{ 'not gbnf-planner-demo' }}"), "full"),
         (("Qwen3-4B",), "full"),
-        ((), "full"),
+        (("",), "full"),
     ],
 )
 def test_the_bundled_model_is_known_by_its_name(names: tuple[str, ...], style: str) -> None:

@@ -13,7 +13,7 @@ from gbnf.tool_formats import CallStarted
 from gbnf_server.backends.base import Usage
 from gbnf_server.gateway.answers import Enforcement, Finished
 from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
-from gbnf_server.gateway.api import Block, BlockReply, Event, Kind
+from gbnf_server.gateway.api import Block, BlockKind, BlockReply, ServerEvent
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.web.errors import HttpError
 
@@ -46,18 +46,18 @@ class MessagesReply(BlockReply["_ContentBlock"]):
         """Return the event that ends a stream."""
         return self._written([error_body(error)])
 
-    def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _ContentBlock:
+    def _block(self, kind: BlockKind, index: int, call: CallStarted | None) -> _ContentBlock:
         return _ContentBlock(kind, index, call)
 
-    def _begin(self, enforcement: Enforcement) -> Iterator[Event]:
+    def _begin(self, enforcement: Enforcement) -> Iterator[ServerEvent]:
         yield {"type": "message_start", "message": self._message([], None, None, Usage(), enforcement)}
 
-    def _close(self) -> Iterator[Event]:
+    def _close(self) -> Iterator[ServerEvent]:
         """End the last block, unless it is a truncated call."""
         if self._blocks and self._blocks[-1].is_complete:
             yield from self._blocks[-1].end()
 
-    def _finish(self, finished: Finished) -> Iterator[Event]:
+    def _finish(self, finished: Finished) -> Iterator[ServerEvent]:
         yield from self._close()
         truncated, stop = finished.reason == "length", finished.stop_string
         reason = _STOP_REASONS[finished.reason] if stop is None else "stop_sequence"
@@ -98,14 +98,14 @@ class MessagesReply(BlockReply["_ContentBlock"]):
 
 
 class _ContentBlock(Block):
-    def __init__(self, kind: Kind, index: int, call: CallStarted | None) -> None:
+    def __init__(self, kind: BlockKind, index: int, call: CallStarted | None) -> None:
         super().__init__(kind, index)
         self._call = {} if call is None else {"type": "tool_use", "id": call.id, "name": call.name}
 
-    def begin(self) -> Iterator[Event]:
+    def begin(self) -> Iterator[ServerEvent]:
         yield {"type": "content_block_start", "index": self.index, "content_block": self._content("", {}, "")}
 
-    def delta(self, text: str) -> Iterator[Event]:
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         match self.kind:
             case "text":
                 yield self._delta(type="text_delta", text=text)
@@ -114,7 +114,7 @@ class _ContentBlock(Block):
             case "call":
                 yield self._delta(type="input_json_delta", partial_json=text)
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[ServerEvent]:
         """Yield the events after the last delta."""
         if self.kind == "reasoning":
             yield self._delta(type="signature_delta", signature=_SIGNATURE)
@@ -133,7 +133,7 @@ class _ContentBlock(Block):
             case "call":
                 return {**self._call, "input": arguments}
 
-    def _delta(self, **delta: str) -> Event:
+    def _delta(self, **delta: str) -> ServerEvent:
         return {"type": "content_block_delta", "index": self.index, "delta": delta}
 
 

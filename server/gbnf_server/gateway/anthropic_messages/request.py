@@ -22,13 +22,13 @@ from gbnf_server.web.errors import HttpError, invalid_request
 # -- messages
 
 
-class _Base64Source(reading.Part):
+class _Base64Source(reading.RequestPart):
     type: Literal["base64"]
     media_type: str
     data: str
 
 
-class _ImageBlock(reading.Content):
+class _ImageBlock(reading.ContentPart):
     source: _Base64Source
 
     def read(self, path: str) -> Image:
@@ -36,70 +36,70 @@ class _ImageBlock(reading.Content):
         return reading.read_image(self.source.media_type, self.source.data, f"{path}.source")
 
 
-class _TextSource(reading.Part):
+class _TextSource(reading.RequestPart):
     type: Literal["text"]
     data: str
 
 
-class _DocumentBlock(reading.Content):
+class _DocumentBlock(reading.ContentPart):
     source: _TextSource
     title: str | None = None
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
         """Return the document. Only plain text is read."""
         return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
 
-class _ToolReference(reading.Content):
+class _ToolReference(reading.ContentPart):
     """A tool that a search of the client has found. All tools of a request can be called anyway."""
 
     tool_name: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
         """Return a text that names the tool."""
         return f"The tool {self.tool_name} can be called."
 
 
-class _ToolUseBlock(reading.Part):
+class _ToolUseBlock(reading.RequestPart):
     id: str
     name: str
     input: Any = None
 
 
-class _ToolResultBlock(reading.Part):
+class _ToolResultBlock(reading.RequestPart):
     tool_use_id: str
     content: str | list[Any] | None = None
     is_error: bool | None = None
 
 
-class _ThinkingBlock(reading.Part):
+class _ThinkingBlock(reading.RequestPart):
     thinking: str
 
 
-class _RedactedThinkingBlock(reading.Part):
+class _RedactedThinkingBlock(reading.RequestPart):
     """Reasoning that only Anthropic's servers can read."""
 
 
-_CONTENT: dict[str, type[reading.Content]] = {
-    "text": reading.Text,
+_CONTENT: dict[str, type[reading.ContentPart]] = {
+    "text": reading.TextPart,
     "image": _ImageBlock,
     "document": _DocumentBlock,
 }
 
-_RESULTS: dict[str, type[reading.Content]] = {**_CONTENT, "tool_reference": _ToolReference}
-_BLOCKS: dict[str, dict[str, type[reading.Part]]] = {
+_RESULTS: dict[str, type[reading.ContentPart]] = {**_CONTENT, "tool_reference": _ToolReference}
+_BLOCKS: dict[str, dict[str, type[reading.RequestPart]]] = {
     "user": {**_CONTENT, "tool_result": _ToolResultBlock},
     "assistant": {
-        "text": reading.Text,
+        "text": reading.TextPart,
         "tool_use": _ToolUseBlock,
         "thinking": _ThinkingBlock,
         "redacted_thinking": _RedactedThinkingBlock,
     },
-    "system": {"text": reading.Text},
+    "system": {"text": reading.TextPart},
 }
 
 
-class _MessageParam(reading.Part):
+class _MessageParam(reading.RequestPart):
     role: Literal["user", "assistant", "system"]
     content: str | list[Any]
 
@@ -113,7 +113,7 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
     for index, value in enumerate(message.content):
         block_path = f"{path}[{index}]"
         match reading.read_kind(_BLOCKS[message.role], value, block_path):
-            case reading.Content() as block:
+            case reading.ContentPart() as block:
                 content = block.read(block_path)
                 if isinstance(content, Image):
                     turns.user("", [content])
@@ -132,14 +132,14 @@ def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
 # -- parameters
 
 
-class _ToolParam(reading.Part):
+class _ToolParam(reading.RequestPart):
     name: reading.ToolName
     description: str | None = None
     input_schema: dict[str, Any]
     strict: bool | None = None
 
 
-class _Choice(reading.Part):
+class _Choice(reading.RequestPart):
     type: str
     disable_parallel_tool_use: bool | None = None
 
@@ -152,23 +152,23 @@ _MODES = {"auto": ToolChoice(), "any": ToolChoice("required"), "none": ToolChoic
 _CHOICES: dict[str, type[_Choice]] = {**dict.fromkeys(_MODES, _Choice), "tool": _NamedChoice}
 
 
-class _Thinking(reading.Part):
+class _Thinking(reading.RequestPart):
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
 
 
-class _OutputSchema(reading.Part):
+class _OutputSchema(reading.RequestPart):
     type: Literal["json_schema"]
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
 
 
-class _OutputConfig(reading.Part):
+class _OutputConfig(reading.RequestPart):
     """The format of the text. `effort` has no effect, and is in every request of Claude Code."""
 
     format: _OutputSchema | None = None
     effort: str | None = None
 
 
-class _CountBody(reading.Part):
+class _CountBody(reading.RequestPart):
     """The parameters that the number of a prompt's tokens depends on."""
 
     model: str

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
-from gbnf_server.gateway.answers import AnswerEvent, Finished, Started
+from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.api import Reply, logprob_json, openai_error
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.web.errors import HttpError
@@ -30,9 +30,9 @@ class ChatReply(Reply):
             "created": int(time.time()),
             "model": request.model,
         }
-        self._choices: list[list[AnswerEvent]] = []
+        self._choices: list[list[ReplyEvent]] = []
 
-    def feed(self, event: AnswerEvent) -> str:
+    def feed(self, event: ReplyEvent) -> str:
         """Add an event. Return the chunks of a streamed answer."""
         if isinstance(event, Started):
             self._enforcement = self._enforcement or event.enforcement
@@ -76,10 +76,10 @@ class ChatReply(Reply):
             text += _event({**self._head, "object": _CHUNK, "choices": [], "usage": _usage(self._finished())})
         return f"{text}data: [DONE]\n\n"
 
-    def _chunk(self, choice: dict[str, Any], **more: Any) -> str:
+    def _chunk(self, choice: dict[str, Any], **fields: Any) -> str:
         indexed = {"index": len(self._choices) - 1, **choice}
         usage = {"usage": None} if self._include_usage else {}
-        return _event({**self._head, "object": _CHUNK, "choices": [indexed], **usage, **more})
+        return _event({**self._head, "object": _CHUNK, "choices": [indexed], **usage, **fields})
 
 
 _CHUNK = "chat.completion.chunk"
@@ -89,7 +89,7 @@ def _event(value: dict[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-def _delta(event: AnswerEvent) -> dict[str, Any] | None:
+def _delta(event: ReplyEvent) -> dict[str, Any] | None:
     """Return the delta of an event, None if it has none."""
     match event:
         case Started():
@@ -106,7 +106,7 @@ def _delta(event: AnswerEvent) -> dict[str, Any] | None:
             return None
 
 
-def _whole(index: int, events: Sequence[AnswerEvent], finished: Finished) -> dict[str, Any]:
+def _whole(index: int, events: Sequence[ReplyEvent], finished: Finished) -> dict[str, Any]:
     text = "".join(delta.text for delta in events if isinstance(delta, TextDelta))
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if reasoning := "".join(delta.text for delta in events if isinstance(delta, ReasoningDelta)):

@@ -20,19 +20,19 @@ from gbnf_server.web.errors import HttpError, invalid_request
 # -- messages
 
 
-class _TextPart(reading.Text):
+class _TextPart(reading.TextPart):
     type: Literal["text"]
 
 
-class _Refusal(reading.Refusal):
+class _RefusalPart(reading.RefusalPart):
     type: Literal["refusal"]
 
 
-class _ImageUrl(reading.Part):
+class _ImageUrl(reading.RequestPart):
     url: str
 
 
-class _Image(reading.Content):
+class _ImagePart(reading.ContentPart):
     type: Literal["image_url"]
     image_url: _ImageUrl
 
@@ -41,32 +41,32 @@ class _Image(reading.Content):
         return reading.read_data_url(self.image_url.url, f"{path}.image_url.url")
 
 
-_UserPart: TypeAlias = Annotated[_TextPart | _Image, Field(discriminator="type")]
-_AssistantPart: TypeAlias = Annotated[_TextPart | _Refusal, Field(discriminator="type")]
+_UserPart: TypeAlias = Annotated[_TextPart | _ImagePart, Field(discriminator="type")]
+_AssistantPart: TypeAlias = Annotated[_TextPart | _RefusalPart, Field(discriminator="type")]
 
 
-class _CalledFunction(reading.Part):
+class _CalledFunction(reading.RequestPart):
     name: str
     arguments: Any = None
 
 
-class _ChatCall(reading.Part):
+class _ChatCall(reading.RequestPart):
     id: str
     type: Literal["function"] = "function"
     function: _CalledFunction
 
 
-class _SystemMessage(reading.Part):
+class _SystemMessage(reading.RequestPart):
     role: Literal["system", "developer"]
     content: str | list[_TextPart]
 
 
-class _UserMessage(reading.Part):
+class _UserMessage(reading.RequestPart):
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
-class _AssistantMessage(reading.Part):
+class _AssistantMessage(reading.RequestPart):
     role: Literal["assistant"]
     content: str | list[_AssistantPart] | None = None
     tool_calls: list[_ChatCall] | None = None
@@ -74,14 +74,14 @@ class _AssistantMessage(reading.Part):
     function_call: None = None
 
 
-class _ToolMessage(reading.Part):
+class _ToolMessage(reading.RequestPart):
     role: Literal["tool"]
     content: str | list[_UserPart]
     tool_call_id: str
     name: str | None = None
 
 
-_Message: TypeAlias = Annotated[
+_MessageParam: TypeAlias = Annotated[
     _SystemMessage | _UserMessage | _AssistantMessage | _ToolMessage, Field(discriminator="role")
 ]
 
@@ -92,49 +92,49 @@ class _ChatFunction(reading.Function):
     name: str = Field(pattern="^[a-zA-Z0-9_-]{1,64}$")
 
 
-class _ChatTool(reading.Part):
+class _ChatTool(reading.RequestPart):
     type: Literal["function"]
     function: _ChatFunction
 
 
-class _NamedTool(reading.Part):
+class _NamedTool(reading.RequestPart):
     type: Literal["function"] = "function"
     function: reading.Function
 
 
-class _AllowedTools(reading.Part):
+class _AllowedTools(reading.RequestPart):
     mode: Literal["auto", "required"]
     tools: list[_NamedTool]
 
 
-class _AllowedToolsChoice(reading.Part):
+class _AllowedToolsChoice(reading.RequestPart):
     type: Literal["allowed_tools"]
     allowed_tools: _AllowedTools
 
 
-_ToolChoice: TypeAlias = Annotated[_ChatTool | _AllowedToolsChoice, Field(discriminator="type")]
+_ToolChoiceParam: TypeAlias = Annotated[_ChatTool | _AllowedToolsChoice, Field(discriminator="type")]
 
 
-class _Schema(reading.Part):
+class _NamedSchema(reading.RequestPart):
     name: str = ""
     schema_: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
 
 
-class _TextResponse(reading.Part):
+class _TextResponse(reading.RequestPart):
     type: Literal["text"]
 
 
-class _JsonObjectResponse(reading.Part):
+class _JsonObjectResponse(reading.RequestPart):
     """A JSON object; `schema`, as in llama-server, says which."""
 
     type: Literal["json_object"]
     schema_: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class _JsonSchemaResponse(reading.Part):
+class _JsonSchemaResponse(reading.RequestPart):
     type: Literal["json_schema"]
-    json_schema: _Schema
+    json_schema: _NamedSchema
 
 
 _ResponseFormat: TypeAlias = Annotated[
@@ -142,27 +142,27 @@ _ResponseFormat: TypeAlias = Annotated[
 ]
 
 
-class _StreamOptions(reading.Part):
+class _StreamOptions(reading.RequestPart):
     """What a stream contains. `include_obfuscation` is for OpenAI's own servers."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class _TemplateOptions(reading.Part):
+class _TemplateOptions(reading.RequestPart):
     """Variables of the chat template. That of some templates for reasoning is `thinking`."""
 
     enable_thinking: bool | None = None
     thinking: bool | None = None
 
 
-class _ChatBody(reading.Part, strict=False):
+class _ChatBody(reading.RequestPart, strict=False):
     """The body of a request. `grammar`, `top_k` and the like of llama-server and vLLM are extensions."""
 
     model: str = ""
-    messages: list[_Message] = Field(min_length=1)
+    messages: list[_MessageParam] = Field(min_length=1)
     tools: list[_ChatTool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
+    tool_choice: Literal["none", "auto", "required"] | _ToolChoiceParam | None = None
     parallel_tool_calls: StrictBool | None = None
     max_tool_calls: reading.MaxCalls | None = None
     response_format: _ResponseFormat | None = None
@@ -295,7 +295,7 @@ def _output(body: _ChatBody) -> chat.OutputFormat | None:
             return None
 
 
-def _add_message(turns: Turns, message: _Message, path: str) -> None:
+def _add_message(turns: Turns, message: _MessageParam, path: str) -> None:
     text, images = reading.join_content(message.content or "", f"{path}.content")
     match message:
         case _SystemMessage():

@@ -25,7 +25,7 @@ from gbnf_server.web.errors import HttpError, invalid_request
 # -- items
 
 
-class _InputImage(reading.Content):
+class _InputImage(reading.ContentPart):
     image_url: str
 
     def read(self, path: str) -> Image:
@@ -33,19 +33,19 @@ class _InputImage(reading.Content):
         return reading.read_data_url(self.image_url, f"{path}.image_url")
 
 
-_CONTENT: dict[str, type[reading.Content]] = {
-    **dict.fromkeys(("input_text", "output_text", "text"), reading.Text),
+_CONTENT: dict[str, type[reading.ContentPart]] = {
+    **dict.fromkeys(("input_text", "output_text", "text"), reading.TextPart),
     "input_image": _InputImage,
-    "refusal": reading.Refusal,
+    "refusal": reading.RefusalPart,
 }
 
 
-class _MessageItem(reading.Part):
+class _MessageItem(reading.RequestPart):
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[Any]
 
 
-class _CallItem(reading.Part):
+class _CallItem(reading.RequestPart):
     """A call of the model. `arguments`: a JSON object, as text."""
 
     call_id: str
@@ -54,7 +54,7 @@ class _CallItem(reading.Part):
     namespace: str | None = None
 
 
-class _CustomCallItem(reading.Part):
+class _CustomCallItem(reading.RequestPart):
     """A call of a custom tool."""
 
     call_id: str
@@ -63,59 +63,59 @@ class _CustomCallItem(reading.Part):
     namespace: str | None = None
 
 
-class _SearchCall(reading.Part):
+class _SearchCall(reading.RequestPart):
     """A call of the client's search for tools; without a `call_id`, the API itself has searched."""
 
     call_id: str | None = None
     arguments: dict[str, Any] | None = None
 
 
-class _CallOutput(reading.Part):
+class _CallOutput(reading.RequestPart):
     call_id: str
     output: str | list[Any]
 
 
-class _Reasoning(reading.Part):
+class _Reasoning(reading.RequestPart):
     """Reasoning of the model. `content` is whole; `summary` is used without it."""
 
     summary: list[Any] = Field(default_factory=list)
     content: list[Any] | None = None
 
 
-class _Reference(reading.Part):
+class _Reference(reading.RequestPart):
     """An item of a stored response."""
 
     id: str
 
 
-class _AddedTools(reading.Part):
+class _AddedTools(reading.RequestPart):
     """Tools that may be called from now on. `call_id`: that of the search that found them."""
 
     tools: list[Any]
     call_id: str | None = None
 
 
-class _Encrypted(reading.Content):
+class _Encrypted(reading.ContentPart):
     """A text that only the servers of the API can read."""
 
     encrypted_content: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see Content
+    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
         """Return nothing."""
         return ""
 
 
-_AGENT_CONTENT: dict[str, type[reading.Content]] = {**_CONTENT, "encrypted_content": _Encrypted}
+_AGENT_CONTENT: dict[str, type[reading.ContentPart]] = {**_CONTENT, "encrypted_content": _Encrypted}
 
 
-class _AgentMessage(reading.Part):
+class _AgentMessage(reading.RequestPart):
     """A message of another agent of the client."""
 
     author: str = "another agent"
     content: str | list[Any]
 
 
-_ITEMS: dict[str, type[reading.Part]] = {
+_ITEMS: dict[str, type[reading.RequestPart]] = {
     "message": _MessageItem,
     "function_call": _CallItem,
     "function_call_output": _CallOutput,
@@ -152,7 +152,7 @@ def add_items(
         _add_item(turns, item, path, tools)
 
 
-def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) -> None:
+def _add_item(turns: Turns, item: reading.RequestPart, path: str, tools: RequestTools) -> None:
     match item:
         case _MessageItem(role=role):
             text, images = reading.read_content(_CONTENT, item.content, f"{path}.content")
@@ -186,7 +186,7 @@ def _add_item(turns: Turns, item: reading.Part, path: str, tools: RequestTools) 
             text, images = reading.read_content(_CONTENT, item.output, f"{path}.output")
             turns.result(item.call_id, text, images, f"{path}.call_id")
         case _Reasoning():
-            kinds = {"reasoning_text": reading.Text, "summary_text": reading.Text}
+            kinds = {"reasoning_text": reading.TextPart, "summary_text": reading.TextPart}
             parts = enumerate(item.content or item.summary)
             texts = [reading.read_kind(kinds, part, f"{path}.content[{index}]").text for index, part in parts]
             if texts:
@@ -206,17 +206,17 @@ _LEFT_OUT = (
 """Tools that are left out with a warning: Codex offers them in every request."""
 
 
-class _Namespace(reading.Part):
+class _Namespace(reading.RequestPart):
     """Tools with a common name."""
 
     name: reading.ToolName
     tools: list[Any]
 
 
-class _Custom(reading.Part):
+class _Custom(reading.RequestPart):
     """A tool that takes a text."""
 
-    class Format(reading.Part):
+    class TextConstraint(reading.RequestPart):
         """What the text may be: anything, or a grammar's language."""
 
         type: Literal["text", "grammar"]
@@ -225,10 +225,10 @@ class _Custom(reading.Part):
 
     name: reading.ToolName
     description: str | None = None
-    format: Format | None = None
+    format: TextConstraint | None = None
 
 
-class _Search(reading.Part):
+class _Search(reading.RequestPart):
     """A search for tools. That of the client is called like a function."""
 
     execution: Literal["server", "client"] | None = None
@@ -236,12 +236,12 @@ class _Search(reading.Part):
     parameters: dict[str, Any] | None = None
 
 
-class _LeftOut(reading.Part):
+class _LeftOut(reading.RequestPart):
     type: str
 
 
-_MEMBERS: dict[str, type[reading.Part]] = {"function": reading.Function, "custom": _Custom}
-_TOOLS: dict[str, type[reading.Part]] = {
+_MEMBERS: dict[str, type[reading.RequestPart]] = {"function": reading.Function, "custom": _Custom}
+_TOOLS: dict[str, type[reading.RequestPart]] = {
     **_MEMBERS,
     "namespace": _Namespace,
     "tool_search": _Search,
@@ -252,7 +252,7 @@ INPUT = "input"
 """The only argument of a custom tool."""
 
 
-class Place(NamedTuple):
+class ToolPlace(NamedTuple):
     """Where a tool of the request is: its namespace, its name, and which items its calls are."""
 
     namespace: str | None
@@ -264,7 +264,7 @@ class RequestTools:
     """The tools of a request: `places` by the name under which the model knows each, and what is left out."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, ToolPlace] = {}
         self.left_out: list[str] = []
         self._declared = self._read(values, "tools")
         self._added: dict[str, FunctionTool] = {}
@@ -288,13 +288,15 @@ class RequestTools:
             tool_path = f"{path}[{index}]"
             match reading.read_kind(_TOOLS if namespace is None else _MEMBERS, value, tool_path):
                 case reading.Function() as function:
-                    tools.append(function.tool(tool_path, self._name(Place(namespace, function.name))))
+                    tools.append(function.tool(tool_path, self._name(ToolPlace(namespace, function.name))))
                 case _Custom() as custom:
                     tools.append(
-                        self._custom(custom, tool_path, self._name(Place(namespace, custom.name, "custom")))
+                        self._custom(
+                            custom, tool_path, self._name(ToolPlace(namespace, custom.name, "custom"))
+                        )
                     )
                 case _Search(execution="client") as search:
-                    name = self._name(Place(None, _SEARCH, "tool_search"))
+                    name = self._name(ToolPlace(None, _SEARCH, "tool_search"))
                     function = reading.Function(
                         name=name, description=search.description, parameters=search.parameters
                     )
@@ -305,7 +307,7 @@ class RequestTools:
                     self.left_out.append(f"{tool_path} ({value['type']})")
         return tools
 
-    def _name(self, place: Place) -> str:
+    def _name(self, place: ToolPlace) -> str:
         name = _model_name(place.namespace, place.name)
         self.places[name] = place
         return name
@@ -326,7 +328,7 @@ class RequestTools:
         return FunctionTool(name, custom.description or "", parameters, param=path, pattern=pattern)
 
 
-class _Named(reading.Part):
+class _Named(reading.RequestPart):
     """A function, or a custom tool, that must be called."""
 
     type: Literal["function", "custom"]
@@ -339,14 +341,17 @@ class _Named(reading.Part):
         return _model_name(self.namespace, self.name)
 
 
-class _Allowed(reading.Part):
+class _Allowed(reading.RequestPart):
     """The tools that may be called."""
 
     mode: Literal["auto", "required"]
     tools: list[dict[str, Any]]
 
 
-_CHOICES: dict[str, type[reading.Part]] = {**dict.fromkeys(_MEMBERS, _Named), "allowed_tools": _Allowed}
+_CHOICES: dict[str, type[reading.RequestPart]] = {
+    **dict.fromkeys(_MEMBERS, _Named),
+    "allowed_tools": _Allowed,
+}
 
 
 def read_choice(value: str | Mapping[str, Any] | None) -> ToolChoice:

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gbnf.protocols.readers import StringMember
 from gbnf.tool_formats import CallStarted, TextDelta
-from gbnf_server.gateway.answers import AnswerEvent, Enforcement, Finished, Started
-from gbnf_server.gateway.api import Block, BlockReply, Event, Kind, logprob_json
-from gbnf_server.gateway.openai_responses.items import INPUT, Place
+from gbnf_server.gateway.answers import Enforcement, Finished, ReplyEvent, Started
+from gbnf_server.gateway.api import Block, BlockKind, BlockReply, ServerEvent, logprob_json
+from gbnf_server.gateway.openai_responses.items import INPUT, ToolPlace
 from gbnf_server.gateway.openai_responses.request import ResponsesRequest
 from gbnf_server.gateway.openai_responses.store import ResponseStore, item_id
 from gbnf_server.web.errors import HttpError
@@ -29,11 +29,11 @@ _REPEATED = (
 )  # fmt: skip
 """The parameters that a response repeats as they are."""
 _LARGE = 32 * 1024  # characters of what is repeated: written in about a millisecond
-_PREFIXES: dict[Kind, str] = {"call": "fc", "text": "msg", "reasoning": "rs"}  # of the ids of items
+_PREFIXES: dict[BlockKind, str] = {"call": "fc", "text": "msg", "reasoning": "rs"}  # of the ids of items
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
-class ResponsesReply(BlockReply["_Item"]):
+class ResponsesReply(BlockReply["_OutputItem"]):
     """A response while it is made."""
 
     def __init__(self, request: ResponsesRequest, store: ResponseStore) -> None:
@@ -47,7 +47,7 @@ class ResponsesReply(BlockReply["_Item"]):
         self._sent = 0
         self._has_begun = False
 
-    def blocks(self, event: AnswerEvent) -> bool:
+    def blocks(self, event: ReplyEvent) -> bool:
         """Return whether an event is stored, or repeats a large request."""
         size = self.request.content[1] + len(self._parsed.body.instructions or "")
         return (self._is_stored and isinstance(event, Finished)) or (
@@ -65,25 +65,25 @@ class ResponsesReply(BlockReply["_Item"]):
         self._body = self._base | failed
         return self._written([*self._begin(), {"type": "response.failed", "response": self._body}])
 
-    def _block(self, kind: Kind, index: int, call: CallStarted | None) -> _Item:
+    def _block(self, kind: BlockKind, index: int, call: CallStarted | None) -> _OutputItem:
         identifier = item_id(_PREFIXES[kind], self._base["id"], index)
         if call is not None:
-            place = self._parsed.places.get(call.name, Place(None, call.name))
+            place = self._parsed.places.get(call.name, ToolPlace(None, call.name))
             return _CALLS[place.kind](index, identifier, call.id, place)
-        return _Text(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
+        return _OutputText(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
 
-    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[Event]:  # noqa: ARG002  # see BlockReply
+    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[ServerEvent]:  # noqa: ARG002  # see BlockReply
         if not self._has_begun:
             self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
                 yield {"type": kind, "response": self._base}
 
-    def _close(self) -> Iterator[Event]:
+    def _close(self) -> Iterator[ServerEvent]:
         """End the last item, unless it is a call, which ends with the answer."""
         if self._blocks and self._blocks[-1].kind != "call" and self._blocks[-1].status == "in_progress":
             yield from self._blocks[-1].end("completed")
 
-    def _finish(self, finished: Finished) -> Iterator[Event]:
+    def _finish(self, finished: Finished) -> Iterator[ServerEvent]:
         truncated = finished.reason == "length"
         if not truncated and all(item.kind == "reasoning" for item in self._blocks):
             yield from self._open("text")  # clients read the text of an empty answer, too
@@ -101,19 +101,19 @@ class ResponsesReply(BlockReply["_Item"]):
             self._body["x_gbnf"] = {**self._body["x_gbnf"], "stored": False}
         yield {"type": f"response.{status}", "response": self._body}
 
-    def _written(self, events: Iterable[Event]) -> str:
+    def _written(self, events: Iterable[ServerEvent]) -> str:
         first = self._sent
         numbered = [{**event, "sequence_number": first + index} for index, event in enumerate(events)]
         self._sent += len(numbered)
         return super()._written(numbered)
 
 
-class _Item(Block):
+class _OutputItem(Block):
     """An item of the output. `logprobs`: of a text's tokens, which are known at its end."""
 
     status: _Status = "in_progress"
 
-    def __init__(self, kind: Kind, index: int, item_id: str) -> None:
+    def __init__(self, kind: BlockKind, index: int, item_id: str) -> None:
         super().__init__(kind, index)
         self.item_id = item_id
         self.logprobs: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
@@ -122,15 +122,15 @@ class _Item(Block):
     def item(self) -> dict[str, Any]:
         """Return the item as it is now."""
 
-    def end(self, status: _Status) -> Iterator[Event]:
+    def end(self, status: _Status) -> Iterator[ServerEvent]:
         """Yield the events after the last delta."""
         self.status = status
         yield self._of_item("done", self.item())
 
-    def _of_item(self, event: str, item: dict[str, Any]) -> Event:
+    def _of_item(self, event: str, item: dict[str, Any]) -> ServerEvent:
         return {"type": f"response.output_item.{event}", "output_index": self.index, "item": item}
 
-    def _at(self, event: str, **fields: Any) -> Event:
+    def _at(self, event: str, **fields: Any) -> ServerEvent:
         place = {"type": f"response.{event}", "item_id": self.item_id, "output_index": self.index}
         return {**place, **fields}
 
@@ -152,24 +152,24 @@ _SUMMARY = _Names(
 )
 
 
-class _Text(_Item):
+class _OutputText(_OutputItem):
     """The text of an answer, or its reasoning: as content, or as the summary if the client asks for one."""
 
-    def __init__(self, kind: Kind, index: int, item_id: str, names: _Names) -> None:
+    def __init__(self, kind: BlockKind, index: int, item_id: str, names: _Names) -> None:
         super().__init__(kind, index, item_id)
         self._names = names
 
-    def begin(self) -> Iterator[Event]:
+    def begin(self) -> Iterator[ServerEvent]:
         head = self._head()
         if self.kind == "text":
             head |= {"status": self.status, "content": []}
         yield self._of_item("added", head)
         yield self._at(f"{self._names.part}.added", part=self._part(""))
 
-    def delta(self, text: str) -> Iterator[Event]:
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         yield self._at(f"{self._names.text}.delta", delta=text, **self.logprobs)
 
-    def end(self, status: _Status) -> Iterator[Event]:
+    def end(self, status: _Status) -> Iterator[ServerEvent]:
         yield self._at(f"{self._names.text}.done", text=self.text, **self.logprobs)
         yield self._at(f"{self._names.part}.done", part=self._part(self.text))
         yield from super().end(status)
@@ -183,30 +183,30 @@ class _Text(_Item):
         return {"type": "reasoning", "id": self.item_id, "summary": []}
 
     def _part(self, text: str) -> dict[str, Any]:
-        more = {"annotations": [], **self.logprobs} if self.kind == "text" else {}
-        return {"type": self._names.type, "text": text, **more}
+        text_members = {"annotations": [], **self.logprobs} if self.kind == "text" else {}
+        return {"type": self._names.type, "text": text, **text_members}
 
-    def _at(self, event: str, **fields: Any) -> Event:
+    def _at(self, event: str, **fields: Any) -> ServerEvent:
         return super()._at(event, **{self._names.position: 0}, **fields)
 
 
-class _Call(_Item):
+class _OutputCall(_OutputItem):
     """A call of a tool, whose arguments are sent as they come."""
 
-    def __init__(self, index: int, item_id: str, call_id: str, place: Place) -> None:
+    def __init__(self, index: int, item_id: str, call_id: str, place: ToolPlace) -> None:
         super().__init__("call", index, item_id)
         kind = "custom_tool_call" if place.kind == "custom" else f"{place.kind}_call"
         self._call: dict[str, Any] = {"type": kind, "id": item_id, "call_id": call_id, "name": place.name}
         if place.namespace is not None:
             self._call["namespace"] = place.namespace
 
-    def begin(self) -> Iterator[Event]:
+    def begin(self) -> Iterator[ServerEvent]:
         yield self._of_item("added", self.item())
 
-    def delta(self, text: str) -> Iterator[Event]:
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         yield self._at("function_call_arguments.delta", delta=text)
 
-    def end(self, status: _Status) -> Iterator[Event]:
+    def end(self, status: _Status) -> Iterator[ServerEvent]:
         yield self._at("function_call_arguments.done", arguments=self.text)
         yield from super().end(status)
 
@@ -214,35 +214,35 @@ class _Call(_Item):
         return {**self._call, "arguments": self.text, "status": self.status}
 
 
-class _CustomCall(_Call):
+class _OutputCustomCall(_OutputCall):
     """A call of a custom tool, whose only argument is sent as its text."""
 
-    def __init__(self, index: int, item_id: str, call_id: str, place: Place) -> None:
+    def __init__(self, index: int, item_id: str, call_id: str, place: ToolPlace) -> None:
         super().__init__(index, item_id, call_id, place)
         self._reader, self._input = StringMember(rf'\s*\{{\s*"{INPUT}"'), ""
 
-    def delta(self, text: str) -> Iterator[Event]:
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         for piece in self._reader.feed(text):
             assert isinstance(piece, TextDelta)
             self._input += piece.text
             yield self._at("custom_tool_call_input.delta", delta=piece.text)
 
-    def end(self, status: _Status) -> Iterator[Event]:
+    def end(self, status: _Status) -> Iterator[ServerEvent]:
         yield self._at("custom_tool_call_input.done", input=self._input)
-        yield from _Item.end(self, status)
+        yield from _OutputItem.end(self, status)
 
     def item(self) -> dict[str, Any]:
         return {**self._call, "input": self._input}
 
 
-class _SearchCall(_Call):
+class _OutputSearch(_OutputCall):
     """A call of the client's search for tools, whose arguments are sent at its end."""
 
-    def delta(self, text: str) -> Iterator[Event]:  # noqa: ARG002  # see Block
+    def delta(self, text: str) -> Iterator[ServerEvent]:  # noqa: ARG002  # see Block
         yield from ()
 
-    def end(self, status: _Status) -> Iterator[Event]:
-        yield from _Item.end(self, status)
+    def end(self, status: _Status) -> Iterator[ServerEvent]:
+        yield from _OutputItem.end(self, status)
 
     def item(self) -> dict[str, Any]:
         call = {key: value for key, value in self._call.items() if key != "name"}
@@ -250,7 +250,7 @@ class _SearchCall(_Call):
         return {**call, "execution": "client", "arguments": arguments, "status": self.status}
 
 
-_CALLS = {"function": _Call, "custom": _CustomCall, "tool_search": _SearchCall}
+_CALLS = {"function": _OutputCall, "custom": _OutputCustomCall, "tool_search": _OutputSearch}
 
 
 def _base(request: ResponsesRequest) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def _base(request: ResponsesRequest) -> dict[str, Any]:
 
 
 def _end(
-    finished: Finished, enforcement: Enforcement, output: Iterable[_Item], status: _Status
+    finished: Finished, enforcement: Enforcement, output: Iterable[_OutputItem], status: _Status
 ) -> dict[str, Any]:
     """Return what a response has at its end."""
     usage = finished.usage

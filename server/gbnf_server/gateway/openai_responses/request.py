@@ -12,34 +12,41 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gbnf_server.gateway.chat import ChatRequest, JsonObject, JsonSchema, OutputFormat, Sampling
-from gbnf_server.gateway.openai_responses.items import Place, RequestTools, add_items, read_choice
+from gbnf_server.gateway.openai_responses.items import RequestTools, ToolPlace, add_items, read_choice
 from gbnf_server.gateway.openai_responses.store import ResponseStore
-from gbnf_server.gateway.reading import MaxCalls, Part, check_supported, read_effort, read_kind, read_part
+from gbnf_server.gateway.reading import (
+    MaxCalls,
+    RequestPart,
+    check_supported,
+    read_effort,
+    read_kind,
+    read_part,
+)
 from gbnf_server.gateway.turns import Turns
 from gbnf_server.web.errors import HttpError
 
 
-class _PlainFormat(Part):
+class _PlainFormat(RequestPart):
     type: Literal["text", "json_object"]
 
 
-class _SchemaFormat(Part):
+class _SchemaFormat(RequestPart):
     name: str
     schema_: Annotated[dict[str, Any], Field(alias="schema")]
     strict: bool | None = None
 
 
-_FORMATS: dict[str, type[Part]] = {
+_FORMATS: dict[str, type[RequestPart]] = {
     **dict.fromkeys(("text", "json_object"), _PlainFormat),
     "json_schema": _SchemaFormat,
 }
 
 
-class _TextConfig(Part):
+class _TextConfig(RequestPart):
     format: dict[str, Any] | None = None
 
 
-class _ReasoningConfig(Part):
+class _ReasoningConfig(RequestPart):
     """Whether the model reasons, and where the reasoning is."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
@@ -47,7 +54,7 @@ class _ReasoningConfig(Part):
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
 
-class ResponsesBody(Part):
+class ResponsesBody(RequestPart):
     """The parameters that have an effect here."""
 
     model: str
@@ -94,7 +101,7 @@ class ResponsesRequest:
 
     chat: ChatRequest
     body: ResponsesBody
-    places: Mapping[str, Place]
+    places: Mapping[str, ToolPlace]
     items: tuple[Mapping[str, Any], ...]
     ignored: tuple[str, ...]
 

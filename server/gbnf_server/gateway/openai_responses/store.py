@@ -49,7 +49,7 @@ _KEPT_NS = 30 * 24 * 3600 * 10**9
 _WAIT_S = 5
 _POSTGRES = ("postgresql://", "postgres://")
 
-_Run: TypeAlias = Callable[..., list[Any]]
+_Execute: TypeAlias = Callable[..., list[Any]]
 _Value = TypeVar("_Value")
 
 
@@ -90,7 +90,7 @@ class ResponseStore:
         if not self.is_shared and (size > self._size or self._responses < 1):
             return False
 
-        def put(run: _Run) -> None:
+        def put(run: _Execute) -> None:
             if self.is_shared:
                 run("DELETE FROM gbnf_responses WHERE used < ?", now - _KEPT_NS)
             while not self.is_shared:
@@ -134,7 +134,7 @@ class ResponseStore:
     def conversation(self, response_id: str) -> list[Mapping[str, Any]] | None:
         """Return the items up to the end of a response, None if one of the responses is not stored."""
 
-        def use(run: _Run) -> list[Any]:
+        def use(run: _Execute) -> list[Any]:
             rows = run(_CHAIN, self._owner, response_id, self._owner)
             for identifier, _ in rows:
                 values = time.time_ns(), self._owner, identifier
@@ -184,7 +184,7 @@ class _Database:
         except self._errors as error:
             raise SetupError(f"the store of responses cannot be opened: {error}. Check --store.") from None
 
-    def run(self, work: Callable[[_Run], _Value]) -> _Value:
+    def run(self, work: Callable[[_Execute], _Value]) -> _Value:
         """Return what `work` returns, in one transaction; once more if the database fails."""
         with self._lock:
             for is_last in (False, True):

@@ -17,8 +17,7 @@ from gbnf.calls import ToolCall
 from gbnf.calls.repair import Coercion, repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.tools import RunPolicy, Tool
-from support.executors import bundled_tools
-from support.pools import POOL, json_values, tool, valid_calls
+from support.pools import BUNDLED, POOL, json_values, tool, valid_calls
 
 TYPED = tool(
     "typed",
@@ -66,7 +65,7 @@ def test_a_valid_call_is_never_changed(call: Any, clamp: Any) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_valid_calls_of_the_bundled_tools_are_unchanged(name: str) -> None:
     call = {"name": name, "arguments": CALLS[name]}
-    found = repair_call(call, list(bundled_tools().values()), clamp=True)
+    found = repair_call(call, BUNDLED, clamp=True)
     assert (found.call, found.coercions, found.ok) == (call, (), True)
 
 
@@ -248,7 +247,7 @@ def test_a_text_of_arguments_that_does_not_end_is_not_made_up() -> None:
 
 def test_step_references_and_names() -> None:
     call = {"name": "Create-Events", "arguments": {"title": "x", "from_step": "2"}}
-    found = repair_call(call, list(bundled_tools().values()), steps=(2,))
+    found = repair_call(call, BUNDLED, steps=(2,))
     assert found.ok
     assert found.call == {"name": "create_events", "arguments": {"title": "x", "from_step": 2}}
     assert [each.kind for each in found.coercions] == ["renamed", "typed"]
