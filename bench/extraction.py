@@ -25,7 +25,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from calibration import report_all
-from gbnf.tools.phrases import plain_text
+from gbnf.requests.phrases import plain_text
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.planner.extraction import ExtractionError, Extractor
 from tables import new_table, parser_of, show

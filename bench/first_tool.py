@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from gbnf.requests.ranking import BM25
 from gbnf.tools import Tool, load_manifests
-from gbnf.tools.ranking import BM25
 from gbnf_bench.cases import Case
 from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Backend

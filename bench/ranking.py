@@ -29,9 +29,9 @@ from typing import Annotated, Any
 import typer
 
 from gbnf.prompts.messages import system_prompt
+from gbnf.requests.pool_filter import best_first, filter_pool
+from gbnf.requests.ranking import BM25, Ranker
 from gbnf.tools import Tool
-from gbnf.tools.pool_filter import best_first, filter_pool
-from gbnf.tools.ranking import BM25, Ranker
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_bench.bfcl.functions import tools_of
 from gbnf_server.backends.embeddings import EmbeddingRanker, ModelEmbeddings

@@ -37,8 +37,8 @@ from gbnf import compile_pool, load_manifests
 from gbnf.calls import FinalAnswer, parse_tool_calls
 from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import PROMPT_STYLES, Message, PromptStyle, system_prompt
+from gbnf.requests.pool_filter import filter_pool
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.pool_filter import filter_pool
 from gbnf_bench.cases import Case
 from gbnf_bench.suite_files import load_suite
 from gbnf_server.backends.base import Backend, Completion, Request

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from gbnf.errors import ToolFormatError as ToolFormatError
     from gbnf.findings import Finding as Finding
     from gbnf.grammar.match import Match as Match
+    from gbnf.requests.pool_filter import Selection as Selection
+    from gbnf.requests.pool_filter import filter_pool as filter_pool
+    from gbnf.requests.ranking import BM25 as BM25
+    from gbnf.requests.ranking import Ranker as Ranker
     from gbnf.tools import ASK_USER as ASK_USER
     from gbnf.tools import FINAL_ANSWER as FINAL_ANSWER
     from gbnf.tools import FIND_TOOLS as FIND_TOOLS
@@ -45,10 +49,6 @@ if TYPE_CHECKING:
     from gbnf.tools.complexity import args_complexity as args_complexity
     from gbnf.tools.complexity import is_complex as is_complex
     from gbnf.tools.functions import tool as tool
-    from gbnf.tools.pool_filter import Selection as Selection
-    from gbnf.tools.pool_filter import filter_pool as filter_pool
-    from gbnf.tools.ranking import BM25 as BM25
-    from gbnf.tools.ranking import Ranker as Ranker
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, {
     "gbnf.calls.validation": ("ValidationResult", "validate_call"),
@@ -65,6 +65,6 @@ __all__, __getattr__, __dir__ = lazy_names(__name__, {
     "gbnf.tools": ("ASK_USER", "FINAL_ANSWER", "FIND_TOOLS", "Tool", "load_manifests", "load_tools"),
     "gbnf.tools.complexity": ("args_complexity", "is_complex"),
     "gbnf.tools.functions": ("tool",),
-    "gbnf.tools.pool_filter": ("Selection", "filter_pool"),
-    "gbnf.tools.ranking": ("BM25", "Ranker"),
+    "gbnf.requests.pool_filter": ("Selection", "filter_pool"),
+    "gbnf.requests.ranking": ("BM25", "Ranker"),
 })  # fmt: skip

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.calls.validation import validate_call
+from gbnf.requests.pool_filter import filter_pool
 from gbnf.tools import Tool
-from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.tool import supported_language
 from gbnf_bench.cases import Suite
 from gbnf_bench.dsl import Table, suite

@@ -31,10 +31,10 @@ from gbnf.prompts.messages import Message, field_lines_prompt
 from gbnf.protocols.call_protocols import CallsInText, repaired_call
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.protocols.readers import FENCE, AnswerReader, Unread, looks_like_call, without_fences
+from gbnf.requests.values import dates_in
 from gbnf.schema.locations import Location
 from gbnf.strict_json import json_of, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.request_values import dates_in
 
 _LABEL = re.compile(r"\W*(?:\d+[.)]\s+\W*)?([^\W_][^:=]{0,80}?)[*_`>\"\s]*[:=][*_`]*(.*)")
 _MARK = re.compile(r"(?:([-*•+])|(\d{1,3})[.)])\s+(?=\S)")

@@ -1,7 +1,7 @@
 """Providers of tool variants, as data. To add a provider, add one entry to `PROVIDERS`.
 
 A variant is a tool whose name is that of another with the provider's suffix: `find_files_notion` is a variant
-of `find_files`. The phrases are English and Italian; `gbnf.tools.phrases` matches them.
+of `find_files`. The phrases are English and Italian; `gbnf.requests.phrases` matches them.
 """
 
 from __future__ import annotations

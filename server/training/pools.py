@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 from gbnf.prompts.messages import system_prompt
+from gbnf.requests.pool_filter import filter_pool
 from gbnf.tools import FINAL_ANSWER, Tool, load_manifests
-from gbnf.tools.pool_filter import filter_pool
 from gbnf_server.system.folders import manifests_path
 from training.source import Source
 from training.vocabulary import draw, members

@@ -11,8 +11,8 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from gbnf.requests.ranking import BM25
 from gbnf.tools import Tool
-from gbnf.tools.ranking import BM25
 from ranking import DEVELOPMENT, HELD_OUT, PlainBM25, bound, main, recall, request_set
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gbnf import Grammar, validate_call
-from gbnf.tools.pool_filter import filter_pool
+from gbnf.requests.pool_filter import filter_pool
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import BY_NAME, STRATEGIES, Configuration, supported, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result

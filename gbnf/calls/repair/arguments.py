@@ -19,11 +19,11 @@ from typing import Any, Literal, TypeAlias
 from gbnf.calls.parsing.lenient_json import load_complete
 from gbnf.calls.parsing.tool_names import fold
 from gbnf.calls.validation.messages import path_text, short_repr
+from gbnf.requests.values import whole_date
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.keywords import SchemaPath, resolve_pointer
 from gbnf.schema.locations import Location
 from gbnf.strict_json import has_type, json_type
-from gbnf.tools.request_values import whole_date
 from gbnf.work_limits import spend
 
 UnknownKeys: TypeAlias = Literal["drop", "refuse"]

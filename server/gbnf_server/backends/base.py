@@ -31,8 +31,8 @@ from typing import Any, Literal, Self, TypeAlias
 from gbnf import Grammar
 from gbnf.prompts.messages import Message, PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
+from gbnf.requests.evidence import Evidence
 from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
-from gbnf.tools.evidence import Evidence
 from gbnf_server.backends.reasoning import ReasoningTags
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken, Truncation, ValueProbability
 

@@ -15,7 +15,7 @@ from gbnf_server.backends.base import MAX_LOGPROBS, Completion, Request
 
 LEAST_CALL_ODDS: Mapping[bool | None, float] = {True: -1.0, None: 1.4, False: 3.2}
 """The least log-odds of a call, against a text, with which a small model may call a tool: for a request that
-is about what the tools are for (`gbnf.tools.ranking.is_about`), may be, or is not."""
+is about what the tools are for (`gbnf.requests.ranking.is_about`), may be, or is not."""
 
 _BEGINNINGS = "`{[<"
 """What calls begin with, in a text and in most formats."""

@@ -14,13 +14,13 @@ from rich.status import Status
 from rich.text import Text
 
 from gbnf.errors import GbnfError, clip
+from gbnf.requests.coverage import uncovered_values
+from gbnf.requests.pool_filter import BEST, best_first
+from gbnf.requests.ranking import file_tools
+from gbnf.requests.texts import dictates
+from gbnf.requests.values import names_kind_of_file
 from gbnf.tool_formats.text_calls import NOTE as IN_TEXT
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import uncovered_values
-from gbnf.tools.pool_filter import BEST, best_first
-from gbnf.tools.ranking import file_tools
-from gbnf.tools.request_values import names_kind_of_file
-from gbnf.tools.requested_texts import dictates
 from gbnf_server import planner
 from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.model_options import OutputOptions

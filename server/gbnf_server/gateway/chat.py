@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf.prompts.messages import Message
+from gbnf.requests.values import asks_for_several
 from gbnf.schema.value_sets import equality_key
 from gbnf.strict_json import InvalidJsonError, parse_json
-from gbnf.tools.request_values import asks_for_several
 from gbnf_server.backends.base import TemplateValue
 from gbnf_server.planner.repeats import MAX_EXCLUDED_LENGTH
 from gbnf_server.web.errors import invalid_request

@@ -11,10 +11,10 @@ from typing import TypeAlias
 from gbnf import Tool
 from gbnf.calls.repair import repair_call
 from gbnf.prompts.messages import call_text
+from gbnf.requests.coverage import argument_values
+from gbnf.requests.ranking import common_words
 from gbnf.tool_formats import CallStarted, Delta, ReasoningDelta, TextDelta
 from gbnf.tool_formats.deltas import call_deltas
-from gbnf.tools.coverage import argument_values
-from gbnf.tools.ranking import common_words
 from gbnf_server.backends.answer import Answered, AnswerEvent, AnswerPiece, AnswerSource, Asked, ReadCall
 from gbnf_server.planner.answer_checks import proposed_tool
 

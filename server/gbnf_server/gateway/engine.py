@@ -17,12 +17,12 @@ from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.dialects import schema_violation
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import PlainText, TextCalls
+from gbnf.requests.evidence import Evidence, EvidenceUse, gather_evidence
+from gbnf.requests.pool_filter import best_first
+from gbnf.requests.ranking import is_about
+from gbnf.requests.values import LONGEST_REQUEST
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import CallStarted, Delta, ReasoningDelta, TextDelta
-from gbnf.tools.evidence import Evidence, EvidenceUse, gather_evidence
-from gbnf.tools.pool_filter import best_first
-from gbnf.tools.ranking import is_about
-from gbnf.tools.request_values import LONGEST_REQUEST
 from gbnf_server.backends.answer import (
     Answered,
     AnswerEvent,
@@ -75,7 +75,7 @@ class Engine(Answers):
     is not exact, is asked again, as long as nothing of the answer has left. `compile_s`: the time limit of
     one request's grammars. `no_repeat`: after how many failures of a call with the same arguments it is
     excluded, None for never. `evidence`: what of the conversation gets a bonus in the JSON calls of a model
-    in this process (`gbnf.tools.evidence`). `call_format`: see `Target.of`. `hints`: help small models to
+    in this process (`gbnf.requests.evidence`). `call_format`: see `Target.of`. `hints`: help small models to
     choose between a call and an answer, and to end. `max_depth`: see `gbnf.compile_pool`.
     """
 

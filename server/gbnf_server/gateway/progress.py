@@ -14,10 +14,10 @@ from typing import Any, Self
 from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.prompts.messages import Message
 from gbnf.protocols.readers import looks_like_call
+from gbnf.requests.coverage import uncovered_values
+from gbnf.requests.ranking import file_tools, names_file
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
-from gbnf.tools.coverage import uncovered_values
-from gbnf.tools.ranking import file_tools, names_file
 from gbnf_server.backends.answer import Answered, ReadCall
 from gbnf_server.backends.base import Completion, Request
 from gbnf_server.gateway.chat import ChatRequest, is_error

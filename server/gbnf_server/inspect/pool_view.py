@@ -11,11 +11,11 @@ from gbnf.compiler.layout import CompileOptions
 from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool
 from gbnf.errors import PoolError
 from gbnf.prompts.descriptions import describe_tool
+from gbnf.requests.phrases import PhraseMatcher
+from gbnf.requests.pool_filter import Selection, best_first
+from gbnf.requests.ranking import common_words
 from gbnf.tools import Tool
-from gbnf.tools.phrases import PhraseMatcher
-from gbnf.tools.pool_filter import Selection, best_first
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf.tools.ranking import common_words
 from gbnf_server.inspect.grammar_view import STEPS
 
 DEFAULT_LIMIT = 16

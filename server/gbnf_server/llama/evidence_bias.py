@@ -1,4 +1,4 @@
-"""A bonus for what a request supports (`gbnf.tools.evidence`), on the logits of a JSON call.
+"""A bonus for what a request supports (`gbnf.requests.evidence`), on the logits of a JSON call.
 
 What gains and what loses at each place is in the table of `docs/explanation/decoding.md`.
 
@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from gbnf.partial_json import JsonReader
-from gbnf.tools.evidence import ArgumentEvidence, Evidence
+from gbnf.requests.evidence import ArgumentEvidence, Evidence
 from gbnf_server.llama.kv_cache import Logits
 from gbnf_server.llama.native import NativeModel
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from gbnf.tools.evidence import Evidence
+from gbnf.requests.evidence import Evidence
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import log_probabilities, token_logprob
 from gbnf_server.llama.evidence_bias import EvidenceBias

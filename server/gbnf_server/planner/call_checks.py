@@ -28,11 +28,9 @@ from gbnf.prompts.descriptions import call_skeleton, copied_placeholder
 from gbnf.prompts.messages import suggest_tool
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.strict_json import nests_deeper, scalars_of
-from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.coverage import argument_values
-from gbnf.tools.ranking import file_tools
-from gbnf.tools.requested_texts import (
+from gbnf.requests.coverage import argument_values
+from gbnf.requests.ranking import file_tools
+from gbnf.requests.texts import (
     appends,
     contents,
     is_apology,
@@ -40,6 +38,8 @@ from gbnf.tools.requested_texts import (
     is_only_source,
     without_contents,
 )
+from gbnf.strict_json import nests_deeper, scalars_of
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.answer_checks import message_faults

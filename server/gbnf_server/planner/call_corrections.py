@@ -12,11 +12,10 @@ from gbnf.calls.validation import validate_call
 from gbnf.prompts.messages import suggest_tool
 from gbnf.protocols.call_protocols import CallsInText
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
-from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.coverage import argument_values
-from gbnf.tools.evidence import with_stated_choices
-from gbnf.tools.ranking import file_tools
-from gbnf.tools.requested_texts import (
+from gbnf.requests.coverage import argument_values
+from gbnf.requests.evidence import with_stated_choices
+from gbnf.requests.ranking import file_tools
+from gbnf.requests.texts import (
     as_requested,
     unnamed_files,
     with_content,
@@ -25,6 +24,7 @@ from gbnf.tools.requested_texts import (
     with_message,
     with_sources,
 )
+from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.planner.requested_tools import asked_for, writes_files
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.step_references import fill_references

@@ -192,7 +192,7 @@ class StepStarted(_StepEvent):
 
     `compile_s`: seconds to filter the tools and compile their grammar. `excluded`: calls that the grammar
     excludes, as JSON, since they would repeat earlier ones. `evidence`: what the request says of the call
-    (`gbnf.tools.evidence.Evidence.summary`), where the model gets a bonus for it.
+    (`gbnf.requests.evidence.Evidence.summary`), where the model gets a bonus for it.
     """
 
     tools: tuple[str, ...]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from gbnf.requests.pool_filter import best_first
+from gbnf.requests.ranking import file_readers, file_tools, has_content_of, names_file
+from gbnf.requests.texts import appends, sources
+from gbnf.requests.values import names_kind_of_file
 from gbnf.tools import Tool
-from gbnf.tools.pool_filter import best_first
-from gbnf.tools.ranking import file_readers, file_tools, has_content_of, names_file
-from gbnf.tools.request_values import names_kind_of_file
-from gbnf.tools.requested_texts import appends, sources
 from gbnf_server.planner.requested_tools import answers_alone, asked_for, takes_found
 from gbnf_server.planner.run_state import RunState
 

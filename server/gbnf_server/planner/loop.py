@@ -31,10 +31,10 @@ from gbnf.errors import GbnfError, clip
 from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
+from gbnf.requests.ranking import is_about, request_language
 from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites
-from gbnf.tools.ranking import is_about, request_language
 from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep

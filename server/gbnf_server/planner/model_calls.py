@@ -23,9 +23,9 @@ from gbnf.prompts.descriptions import declare_purpose
 from gbnf.prompts.messages import Message, native_system_prompt
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import AnswerReader, SpokenText, Unread
+from gbnf.requests.evidence import Evidence
+from gbnf.requests.ranking import is_about
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.evidence import Evidence
-from gbnf.tools.ranking import is_about
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion, Request, ToolChoice

@@ -12,10 +12,10 @@ from gbnf.compiler.pool import MAX_DEPTH
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls, ServerCalls
 from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import CallProtocol
+from gbnf.requests.evidence import EvidenceUse
+from gbnf.requests.ranking import BM25, Ranker
 from gbnf.tools import Tool
-from gbnf.tools.evidence import EvidenceUse
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Backend, Dialect, ModelInfo
 from gbnf_server.planner.guidance import GUIDED, UNGUIDED, Guidance
 from gbnf_server.system.errors import RequestNotSupportedError
@@ -87,8 +87,8 @@ class PlannerOptions:
         ranker: says which tools fit best. It is called in the thread of the run; if it raises an error, the
             tools are ranked by BM25.
         evidence: what gets a bonus in the model's logits since the request supports it
-            (`gbnf.tools.evidence`): in JSON calls of a model in this process, unless it was trained for its
-            tools.
+            (`gbnf.requests.evidence`): in JSON calls of a model in this process, unless it was trained for
+            its tools.
         property_order: of the objects in calls (`gbnf.compile_pool`).
         max_depth: objects and arrays in arguments with more than this many around them may be any JSON in a
             grammar, and are only validated (`gbnf.compile_pool`). Not for backends that take a JSON Schema.

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from gbnf import compile_schema
 from gbnf.compiler.grammar import Grammar
+from gbnf.requests.ranking import BM25, Ranker
 from gbnf.tools import Tool
-from gbnf.tools.ranking import BM25, Ranker
 from gbnf_server.backends.base import Completion
 
 FEW = 4

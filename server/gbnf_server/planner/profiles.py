@@ -18,8 +18,8 @@ from typing import Any, Self, get_args
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.prompts.messages import PromptStyle
+from gbnf.requests.evidence import EvidenceUse
 from gbnf.tools import Tool
-from gbnf.tools.evidence import EvidenceUse
 from gbnf_server.planner.options import CallFormat, ReasoningMode
 from gbnf_server.system.errors import SetupError
 from gbnf_server.system.folders import profiles_folder

@@ -9,23 +9,23 @@ from itertools import dropwhile
 from typing import Any
 
 from gbnf.prompts.descriptions import declare_tool
-from gbnf.tools import Tool
-from gbnf.tools.coverage import (
+from gbnf.requests.coverage import (
     has_values_for_another,
     is_covered,
     takes_more,
     uncovered_values,
     with_values_left,
 )
-from gbnf.tools.ranking import (
+from gbnf.requests.ranking import (
     common_words,
     file_readers,
     names_file,
 )
-from gbnf.tools.request_values import (
+from gbnf.requests.values import (
     asks_for_several,
     most_calls,
 )
+from gbnf.tools import Tool
 from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.requested_tools import asked_for, fit_scores, fitting, meant, nearest, only_asks
 from gbnf_server.planner.run_state import RunState

@@ -10,20 +10,20 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
-from gbnf.tools import Tool
-from gbnf.tools.coverage import (
+from gbnf.requests.coverage import (
     argument_values,
 )
-from gbnf.tools.evidence import gather_evidence
-from gbnf.tools.ranking import (
+from gbnf.requests.evidence import gather_evidence
+from gbnf.requests.ranking import (
     common_words,
 )
-from gbnf.tools.request_values import (
+from gbnf.requests.values import (
     LONGEST_REQUEST,
     named_dates,
     names_in,
     times_in,
 )
+from gbnf.tools import Tool
 from gbnf.tools.tool import with_arguments
 
 

@@ -10,26 +10,26 @@ from math import inf
 from typing import Literal
 
 from gbnf.errors import GbnfError
-from gbnf.tools import Tool
-from gbnf.tools.coverage import (
+from gbnf.requests.coverage import (
     uncovered_values,
 )
-from gbnf.tools.pool_filter import filter_pool, scored
-from gbnf.tools.providers import Provider
-from gbnf.tools.ranking import (
+from gbnf.requests.pool_filter import filter_pool, scored
+from gbnf.requests.ranking import (
     asking_words,
     common_words,
     file_tools,
     is_about,
     says_no_more,
 )
-from gbnf.tools.request_values import (
+from gbnf.requests.texts import appends
+from gbnf.requests.values import (
     LONGEST_REQUEST,
     asks_for_several,
     may_name_time,
     names_kind_of_file,
 )
-from gbnf.tools.requested_texts import appends
+from gbnf.tools import Tool
+from gbnf.tools.providers import Provider
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN
 from gbnf_server.planner.preference import NEAR, SURE, near_best
 from gbnf_server.planner.requested_arguments import takes_any_text, takes_times

@@ -21,8 +21,8 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.errors import clip
 from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.readers import looks_like_call
+from gbnf.requests.values import LONGEST_REQUEST, PATH
 from gbnf.tools import FINAL_ANSWER
-from gbnf.tools.request_values import LONGEST_REQUEST, PATH
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from babel import Locale
 
-from gbnf.tools.request_values import named_dates
+from gbnf.requests.values import named_dates
 from gbnf_server.planner.text_numbers import LANGUAGES, LONGEST, MOST, Span, either, overlaps, word_numbers
 
 Order: TypeAlias = Literal["day", "month"]

@@ -29,13 +29,13 @@ from gbnf.prompts.messages import (
 )
 from gbnf.protocols.field_lines import FieldLines
 from gbnf.protocols.protocol import AnswerFormat, Offered
+from gbnf.requests.coverage import with_entries, with_known_addresses, with_named_folders, with_values_left
+from gbnf.requests.evidence import Evidence, gather_evidence
+from gbnf.requests.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
+from gbnf.requests.ranking import file_readers, fits_none, has_content_of, names_file
 from gbnf.schema.keywords import KEYWORDS
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
-from gbnf.tools.coverage import with_entries, with_known_addresses, with_named_folders, with_values_left
-from gbnf.tools.evidence import Evidence, gather_evidence
-from gbnf.tools.pool_filter import CLEAR, Selection, best_first, filter_pool, scored
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
-from gbnf.tools.ranking import file_readers, fits_none, has_content_of, names_file
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.first_step import first_choices

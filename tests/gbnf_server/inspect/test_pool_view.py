@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gbnf import compile_pool, filter_pool
+from gbnf.requests.pool_filter import best_first
 from gbnf.tools import Tool
-from gbnf.tools.pool_filter import best_first
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect.grammar_view import STEPS
 from gbnf_server.inspect.pool_view import PoolMeter

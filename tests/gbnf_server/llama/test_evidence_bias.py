@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gbnf import compile_pool
 from gbnf.partial_json import JsonReader
+from gbnf.requests.evidence import ArgumentEvidence, Evidence
 from gbnf.tools import Tool
-from gbnf.tools.evidence import ArgumentEvidence, Evidence
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.openai_compatible import OpenAICompatible

@@ -11,8 +11,8 @@ import pytest
 
 from gbnf import compile_pool
 from gbnf.prompts.messages import Message, system_prompt
+from gbnf.requests.evidence import gather_evidence
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.evidence import gather_evidence
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gbnf import Tool, compile_pool
-from gbnf.tools.coverage import with_known_addresses
+from gbnf.requests.coverage import with_known_addresses
 from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
 from support.by_hand import Driven, completion, drive_by_hand, resolved
 from support.pools import BUNDLED

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.prompts.messages import PromptStyle
+from gbnf.requests.ranking import BM25
 from gbnf.tools import FIND_TOOLS, Tool
-from gbnf.tools.ranking import BM25
 from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.backends.in_process import InProcess

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.tools.request_values import names_kind_of_file
+from gbnf.requests.values import names_kind_of_file
 from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
 from support.by_hand import Driven
 from support.small_models import LARGE, SMALL, drive, written

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.compiler.layout import Whitespace
+from gbnf.requests.evidence import EvidenceUse
 from gbnf.tools import Tool
-from gbnf.tools.evidence import EvidenceUse
 from gbnf_bench.profile_files import save
 from gbnf_server.planner.options import CallFormat
 from gbnf_server.planner.profiles import ModelKey, Profile, find, load, tools_key

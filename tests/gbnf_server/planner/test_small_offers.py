@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gbnf import Grammar, Tool
 from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
+from gbnf.requests.pool_filter import filter_pool
 from gbnf.testing import calls
-from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.backends.base import SMALL_MODEL, SMALL_NATIVE_MODEL, ModelInfo, default_prompt_style
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS

@@ -1,7 +1,7 @@
 """The pool filter: which tools are offered for a request.
 
 Pure and deterministic. First the rules, which are data: `[offer]` in the manifests, and the tables of
-`gbnf.tools.providers`. Then, with a limit, the ranking (`gbnf.tools.ranking`). Invariants: kept tools keep
+`gbnf.tools.providers`. Then, with a limit, the ranking (`gbnf.requests.ranking`). Invariants: kept tools keep
 their order; each dropped tool has a reason; filtering twice changes nothing, unless there is a margin; a pool
 that is not empty does not become empty; the prerequisites of a kept tool are kept; a tool that the rules ask
 for is not dropped for its rank.
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gbnf.errors import InvalidArgumentError
+from gbnf.requests.phrases import PhraseMatcher
+from gbnf.requests.ranking import BM25, Ranker
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import ESCAPE_HATCH
-from gbnf.tools.phrases import PhraseMatcher
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
-from gbnf.tools.ranking import BM25, Ranker
 from gbnf.work_limits import schema_cache
 
 BEST = 3

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf.calls.validation import validate_call
+from gbnf.requests.coverage import has_values_for_another, takes_more, uncovered_values, with_values_left
 from gbnf.tools import Tool
-from gbnf.tools.coverage import has_values_for_another, takes_more, uncovered_values, with_values_left
 
 
 def tool(*required: str, **properties: Any) -> Tool:

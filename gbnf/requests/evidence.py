@@ -21,9 +21,9 @@ from datetime import date
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
-from gbnf.tools.coverage import argument_values, calls_text
-from gbnf.tools.ranking import word_stems
-from gbnf.tools.request_values import (
+from gbnf.requests.coverage import argument_values, calls_text
+from gbnf.requests.ranking import word_stems
+from gbnf.requests.values import (
     LONGEST_REQUEST,
     RequestNumber,
     dates_in,

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, Protocol
 
+from gbnf.requests.phrases import UNSPACED, plain_text
+from gbnf.requests.values import OPERATIONS, QUOTED, most_calls, names_kind_of_file, numbers_in
 from gbnf.schema.keywords import walk
-from gbnf.tools.phrases import UNSPACED, plain_text
-from gbnf.tools.request_values import OPERATIONS, QUOTED, most_calls, names_kind_of_file, numbers_in
 from gbnf.tools.tool import Tool
 from gbnf.work_limits import schema_cache
 

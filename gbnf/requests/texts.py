@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from gbnf.strict_json import scalars_of
-from gbnf.tools.request_values import (
+from gbnf.requests.values import (
     FOLDER_ARGUMENT,
     LONGEST_REQUEST,
     OPERATIONS,
@@ -19,6 +18,7 @@ from gbnf.tools.request_values import (
     asks_for_several,
     names_in,
 )
+from gbnf.strict_json import scalars_of
 from gbnf.tools.tool import Tool
 
 _DESTINATION: Final = re.compile(

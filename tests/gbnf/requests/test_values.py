@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.requests.coverage import is_covered
+from gbnf.requests.evidence import gather_evidence
+from gbnf.requests.values import RequestNumber, dates_in, named_dates, names_in, numbers_in
 from gbnf.tools import Tool
-from gbnf.tools.coverage import is_covered
-from gbnf.tools.evidence import gather_evidence
-from gbnf.tools.request_values import RequestNumber, dates_in, named_dates, names_in, numbers_in
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.tools import Tool
-from gbnf.tools.coverage import is_covered
-from gbnf.tools.evidence import ArgumentEvidence, Evidence, EvidenceUse, gather_evidence, with_stated_choices
-from gbnf.tools.request_values import asks_for_several, most_calls, times_in
-from gbnf.tools.requested_texts import (
+from gbnf.requests.coverage import is_covered
+from gbnf.requests.evidence import (
+    ArgumentEvidence,
+    Evidence,
+    EvidenceUse,
+    gather_evidence,
+    with_stated_choices,
+)
+from gbnf.requests.texts import (
     appends,
     as_requested,
     is_only_source,
@@ -23,6 +27,8 @@ from gbnf.tools.requested_texts import (
     with_message,
     with_sources,
 )
+from gbnf.requests.values import asks_for_several, most_calls, times_in
+from gbnf.tools import Tool
 from support.json_values import json_values
 
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gbnf.errors import InvalidArgumentError
-from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
-from gbnf.tools.phrases import plain_text
-from gbnf.tools.pool_filter import BEST, Selection, best_first, filter_pool
-from gbnf.tools.ranking import (
+from gbnf.requests.phrases import plain_text
+from gbnf.requests.pool_filter import BEST, Selection, best_first, filter_pool
+from gbnf.requests.ranking import (
     BM25,
     asking_words,
     common_words,
@@ -24,6 +23,7 @@ from gbnf.tools.ranking import (
     is_about,
     request_language,
 )
+from gbnf.tools import FIND_TOOLS, OfferPolicy, Tool
 from support.effort import scaled
 from support.pools import BUNDLED
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gbnf.requests.phrases import PhraseMatcher, without_paths
+from gbnf.requests.pool_filter import filter_pool
 from gbnf.tools import Tool
-from gbnf.tools.phrases import PhraseMatcher, without_paths
-from gbnf.tools.pool_filter import filter_pool
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, Provider
 from support.pools import BUNDLED
 

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
+from gbnf.requests.values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.strict_json import json_of
-from gbnf.tools.request_values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.tools.tool import Tool
 
 
