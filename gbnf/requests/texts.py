@@ -288,6 +288,12 @@ def _file_path(text: str) -> str:
     return "" if "@" in text else text.replace("\\", "/").removeprefix("./").casefold()
 
 
+def without_roots(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
+    """Return the arguments of a call with the absolute paths of a request as relative ones."""
+    paths = {path.rstrip(".,;?!)") for path in PATH.findall(request[:LONGEST_REQUEST]) if path[:1] == "/"}
+    return dict(_each_text(arguments, lambda text, _: text.lstrip("/") if text in paths else text))
+
+
 def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, Any]:
     """Return the arguments of a call that makes folders with the folders of the files in them.
 

@@ -23,6 +23,7 @@ from gbnf.requests.texts import (
     with_known_paths,
     with_message,
     with_sources,
+    without_roots,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.planner.requested_tools import asked_for, writes_files
@@ -61,6 +62,8 @@ def corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Parse
     if guidance.spells_as_requested:
         arguments = _completed(arguments, called, offer, state, results_text)
     requested = call | {"arguments": arguments}
+    if not validate_call(requested, offer.callable, steps=offer.refers_to).ok:
+        requested = call | {"arguments": without_roots(arguments, state.request)}
     if requested == call or not validate_call(requested, offer.callable, steps=offer.refers_to).ok:
         return parsed
     repairs = (*parsed.repairs, "texts: written as the request and the results spell them")

@@ -14,13 +14,7 @@ from gbnf.requests.coverage import (
     uncovered_values,
 )
 from gbnf.requests.pool_filter import filter_pool, scored
-from gbnf.requests.ranking import (
-    asking_words,
-    common_words,
-    file_tools,
-    is_about,
-    says_no_more,
-)
+from gbnf.requests.ranking import asking_words, common_words, file_tools, is_about, names_file, says_no_more
 from gbnf.requests.texts import appends
 from gbnf.requests.values import (
     LONGEST_REQUEST,
@@ -47,9 +41,11 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     It writes over the file that it is asked to read. A question changes nothing. A request for one thing that
     asks for one tool means no other that changes something. A tool that needs a time, which no result has
     either, also needs a request that may name one. A tool without an affinity may be meant by other words,
-    and one that does not say so changes nothing.
+    and one that does not say so changes nothing. Times that were found are no names of files.
     """
     request = state.request
+    if _has_found_times(state) and not (names_file(request) or _OF_FILES.search(request)):
+        tools = tuple(tool for tool in tools if not (file_tools([tool]) or file_tools([tool], "folder")))
     best = max(state.lead.preference, key=state.lead.preference.__getitem__, default="")
     chosen = best if state.lead.choice.get(best, -inf) > SURE else ""
     choice = [tool for tool in tools if tool.name == chosen]
@@ -67,6 +63,20 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
+
+
+_POINT_IN_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?:/.*)?)?")
+_OF_FILES = re.compile(
+    r"\b(?:files?|folders?|director\w+|documents?|notes?|lists?|write|save|cartell\w+|document[oi]|not[ae]"
+    r"|elenc\w+|list[ae]|scriv\w+|salv\w+)\b|/",
+    re.IGNORECASE,
+)
+
+
+def _has_found_times(state: RunState) -> bool:
+    """Return whether the last result that has entries has points in time."""
+    entries = next(reversed(state.entries.values()), ())
+    return bool(entries) and all(isinstance(entry, str) and _POINT_IN_TIME.match(entry) for entry in entries)
 
 
 @lru_cache(maxsize=32)

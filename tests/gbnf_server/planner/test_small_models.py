@@ -27,6 +27,8 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.guidance import GUIDED
 from gbnf_server.planner.requested_arguments import narrowed
+from gbnf_server.planner.requested_tools import meant
+from gbnf_server.planner.run_state import OrderedTools, RunState
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
@@ -35,6 +37,7 @@ from support.small_models import LARGE, SMALL, drive, odds, written
 NO_CHOICE = completion("{}")  # among the tools, of a server that gives no probabilities
 FOLDER = {"name": "create_dirs", "arguments": {"paths": ["invoices"]}}
 ASKED = "create a folder invoices"
+FILE_TOOLS = {"read_files", "find_files", "write_files", "delete_files", "create_dirs"}
 
 
 def test_after_all_is_done_the_answer_is_asked_for_from_the_results_alone() -> None:
@@ -738,3 +741,35 @@ def test_the_file_of_a_mail_is_not_written_over() -> None:
     replies = [{"sent_to": ["ann@example.com"], "file": "outbox/order.eml"}, {"entries": []}]
     driven = drive(request_, *map(written, calls), *["Done."] * 3, replies=replies)
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["send_messages"]
+
+
+def test_a_path_is_completed_from_an_absolute_one_of_the_request() -> None:
+    request_ = "/family/merit/north.txt can go, remove it"
+    delete = {"name": "delete_files", "arguments": {"paths": ["north.txt"]}}
+    driven = drive(request_, written(delete), "It is gone.", replies=[{"entries": []}])
+    assert [effect.arguments for effect in driven.of(ExecuteTool)] == [{"paths": ["family/merit/north.txt"]}]
+
+
+SLOTS = ["2026-11-23T09:00/2026-11-23T10:00", "2026-11-23T10:00/2026-11-23T11:00"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "entries", "has_files"),
+    [
+        ("search for two time slots next week, then let me choose one", SLOTS, False),
+        ("trova il primo momento libero domani e mettici la colazione", SLOTS, False),
+        ("find a free slot tomorrow and write it to slots.txt", SLOTS, True),
+        ("find a free slot tomorrow and save it in my notes", SLOTS, True),
+        ("find a free slot tomorrow and tell me", ["2026-11-23 minutes.txt", "a.txt"], True),
+    ],
+)
+def test_times_that_were_found_are_no_names_of_files(
+    request_: str, entries: list[str], has_files: bool
+) -> None:
+    find = {"name": "find_events_empty", "arguments": {"period": "next_week"}}
+    driven = drive(request_, written(find), *["No."] * 4, replies=[{"entries": entries}])
+    second = [tool for step in driven.of(StepStarted)[1:] for tool in step.tools]
+    assert not (FILE_TOOLS.intersection(second) and not has_files)
+    state = RunState(request_, "", driven.run.started_at, resolved(**SMALL), OrderedTools(BUNDLED))
+    state.entries[1] = tuple(entries)
+    assert bool(FILE_TOOLS.intersection(tool.name for tool in meant(BUNDLED, state))) == has_files
