@@ -129,24 +129,40 @@ def with_named_folders(tool: Tool, request: str) -> Tool:
     return _restricted(tool, {name: values for name, values in folders.items() if _is_text(properties[name])})
 
 
-def with_known_addresses(tool: Tool, context: str) -> Tool:
-    """Return a tool whose email addresses are those of `known`, such as the request and the results.
+def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
+    """Return a tool whose email addresses are those of `context`, such as the request and the results.
 
-    A text that may also be something else, such as "me", still may. A tool that takes nothing but addresses,
-    of which none is known, takes none: the message would go to an invented one.
+    A text that may also be something else, such as "me", still may, unless the `request` has an address and
+    does not speak of the person who asks. A tool that takes nothing but addresses, of which none is known,
+    takes none: the message would go to an invented one.
     """
     matches = (match[0] for match in _ADDRESS.finditer(_JSON_ESCAPE.sub(" ", context)))
     # also without the marks around them
     texts = (text for match in matches for text in (match, match.strip("'`*_{}|~/=-")))
     named = sorted({text for text in texts if "@" in text[1:]})
-    addresses = [*([{"enum": named}] if named else []), {"pattern": "^[^@]*$"}]
+    is_to_others = _ADDRESS.search(request) is not None and not _ONESELF.search(request)
+
+    def restriction(schema: Any) -> dict[str, Any]:
+        from gbnf.schema.validators import violation  # noqa: PLC0415  # few tools have patterns
+
+        if is_to_others and violation(schema, "sales"):  # what it takes beside addresses is no other name
+            return {"enum": named}
+        return {"anyOf": [*([{"enum": named}] if named else []), {"pattern": "^[^@]*$"}]}
+
     restrictions: dict[str, Any] = {}
     for name, schema in tool.args.get("properties", {}).items():
         if _takes_addresses(schema):
-            restrictions[name] = {"anyOf": addresses}
+            restrictions[name] = restriction(schema)
         elif isinstance(schema, Mapping) and _takes_addresses(schema.get("items")):
-            restrictions[name] = {"items": {"anyOf": addresses}}
+            restrictions[name] = {"items": restriction(schema["items"])}
     return _restricted(tool, restrictions)
+
+
+_ONESELF: Final = re.compile(
+    r"\b(?:me|myself|us|ourselves|my (?:own|e-?mail|inbox|address)|mi|ci|io|noi"
+    r"|mi[ao] (?:e-?mail|posta|casella)|(?:manda|invia|scrivi|spedisci|inoltra|da|di)m[ie]\w*)\b",
+    re.IGNORECASE,
+)
 
 
 _ADDRESS: Final = re.compile(r"[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,8}")

@@ -327,7 +327,7 @@ _DICTATED: Final = re.compile(
 _ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
 _ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
 _MESSAGE: Final = re.compile(
-    rf"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa|scrivi\s+a"
+    rf"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa|(?:scrivi|comunica)\s+a"
     rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
     r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)"
     r"|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"

@@ -270,7 +270,7 @@ def _limited(
     uncompilable = partial(left_out, steps=tuple(sorted(state.entries)), max_depth=options.max_depth)
     if options.guidance.changes_only_what_is_asked:
         written = "\n".join(str(message["content"]) for message in state.history)
-        limited = tuple(with_known_addresses(tool, written) for tool in limited)
+        limited = tuple(with_known_addresses(tool, written, state.request) for tool in limited)
     if options.spans and options.dialect == "gbnf":
         from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415  # it reads the names of CLDR
 

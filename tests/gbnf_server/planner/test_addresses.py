@@ -45,6 +45,31 @@ def test_a_message_goes_to_known_addresses_only(known: list[str], other: str, se
     assert takes(limited, "me")
 
 
+@pytest.mark.parametrize(
+    ("request_", "may"),
+    [
+        ("comunica a ann@example.com che piove", False),
+        ("let ann@example.com know that it rains", False),
+        ("send it to me and ann@example.com", True),
+        ("mandami una copia della mail per ann@example.com", True),
+        ("send ann@example.com a note, with a copy to my own inbox", True),
+        ("send the list to myself", True),
+    ],
+)
+def test_a_message_for_others_is_not_sent_to_the_person_who_asks(request_: str, may: bool) -> None:
+    assert takes(with_known_addresses(SEND, request_, request_), "me") == may
+    assert takes(with_known_addresses(SEND, request_, request_), "ann@example.com") == ("@" in request_)
+
+
+def test_a_tool_with_names_of_its_own_for_recipients_keeps_them() -> None:
+    items = {"type": "string", "pattern": r"^[a-z]+(@[a-z.]+)?$"}
+    args = {"type": "object", "properties": {"to": {"type": "array", "items": items}}}
+    tool = Tool.from_mapping({"name": "send_messages", "description": "Mail.", "args": args})
+    call = {"name": "send_messages", "arguments": {"to": ["sales"]}}
+    limited = with_known_addresses(tool, "mail ann@example.com", "mail ann@example.com and sales")
+    assert compile_pool((limited,)).match(json.dumps(call)).complete
+
+
 @given(st.text("email me@.:<> \n", max_size=40))
 def test_other_tools_and_texts_stay_as_they_are(text: str) -> None:
     others = [tool for tool in BUNDLED if tool is not SEND]
