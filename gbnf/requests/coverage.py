@@ -140,7 +140,7 @@ def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
     # also without the marks around them
     texts = (text for match in matches for text in (match, match.strip("'`*_{}|~/=-")))
     named = sorted({text for text in texts if "@" in text[1:]})
-    is_to_others = _ADDRESS.search(request) is not None and not _ONESELF.search(request)
+    is_to_others = _RECIPIENT.search(request) is not None and not _ONESELF.search(request)
 
     def restriction(schema: Any) -> dict[str, Any]:
         from gbnf.schema.validators import violation  # noqa: PLC0415  # few tools have patterns
@@ -158,9 +158,15 @@ def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
     return _restricted(tool, restrictions)
 
 
+_RECIPIENT: Final = re.compile(
+    r"\b(?:to|a|e-?mail|mail|message|tell|let|inform|notify|write|warn|avvisa|informa|both|and|e)"
+    r" [\w.+-]+@\w",
+    re.IGNORECASE,
+)
 _ONESELF: Final = re.compile(
-    r"\b(?:me|myself|us|ourselves|my (?:own|e-?mail|inbox|address)|mi|ci|io|noi"
-    r"|mi[ao] (?:e-?mail|posta|casella)|(?:manda|invia|scrivi|spedisci|inoltra|da|di)m[ie]\w*)\b",
+    r"\b(?:me|myself|us|ourselves|my (?:own|e-?mail|inbox|address)|mi|ci|io|noi|fammi|dammi|vorrei|I want"
+    r"|I['’]d like|mi[ao] (?:e-?mail|posta|casella)|\w+[aei]rmi"
+    r"|(?:manda|invia|scrivi|spedisci|inoltra|gira|da|di)m[ie]\w*)\b",
     re.IGNORECASE,
 )
 

@@ -50,8 +50,7 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
     quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
     dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
     names = names_in(request)
-    calculation = _calculation(request)
-    numbers = set(_NUMBERS.findall(calculation.replace("/ 100 ", "")))
+    calculation, numbers, is_all = _calculation(request)
     words_said = frozenset(TERM.findall(request.casefold()))
     groups = words_said | frozenset(TERM.findall(results.casefold()))
 
@@ -67,8 +66,10 @@ def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") 
         return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
 
     def spelled(text: str, _name: str) -> str:
-        if calculation and _ARITHMETIC.fullmatch(text) and numbers.issuperset(_NUMBERS.findall(text)):
-            return calculation  # a small model divides 18 by 250
+        if calculation and _ARITHMETIC.fullmatch(text):
+            written = sorted(_NUMBERS.findall(text))
+            if written == numbers or (is_all and len(written) > 1 and set(written) < set(numbers)):
+                return calculation  # a small model divides 18 by 250
         inside = [other for other in texts if other != text and len(other) > 1 and other in text]
         if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
             return quoted[0]
@@ -124,17 +125,25 @@ _CHAIN: Final = re.compile(
 )
 
 
-def _calculation(request: str) -> str:
-    """Return the only calculation of a request: 10 plus 5 times 4, 18 % of 250; "" if there is none."""
-    chains = [match[0] for match in _CHAIN.finditer(request)]
+def _calculation(request: str) -> tuple[str, list[str], bool]:
+    """Return the only calculation of a request, 10 plus 5 times 4, or 18 % of 250; "" if there is none.
+
+    Also its numbers, sorted, and whether a call with fewer of them is a part of it: it has three or more, all
+    of the request. Of numbers that the request has twice, nobody knows which are meant.
+    """
+    chains, in_request = [match[0] for match in _CHAIN.finditer(request)], _NUMBERS.findall(request)
     if len(chains) == 1 and not _OPERATORS.search(_CHAIN.sub("", request)):
-        return _SIGN.sub(lambda sign: f" {_SIGNS.get(sign[1].lower(), sign[1])} ", chains[0])
-    if len(_NUMBERS.findall(request)) == 2 and len(_OPERATORS.findall(request)) < 2:
+        numbers = sorted(_NUMBERS.findall(chains[0]))
+        if all(in_request.count(number) == 1 for number in numbers):
+            is_all = 2 < len(numbers) == len(in_request) and "(" not in request
+            expression = _SIGN.sub(lambda sign: f" {_SIGNS.get(sign[1].lower(), sign[1])} ", chains[0])
+            return expression, numbers, is_all
+    if len(in_request) == 2 and len(_OPERATORS.findall(request)) < 2:
         for words, expression in OPERATIONS.items():
             pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
             if match := re.search(pattern, request, re.IGNORECASE):
-                return expression.format(match[1], match[2])
-    return ""
+                return expression.format(match[1], match[2]), sorted([match[1], match[2]]), False
+    return "", [], False
 
 
 _TIME_RANGE: Final = re.compile(
@@ -298,7 +307,7 @@ def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, A
     """Return the arguments of a call that makes folders with the folders of the files in them.
 
     For a request that has a file to be written, too: a small model makes a folder of the file's name.
-    `request`: only folders that it names apart from the file, too.
+    `request`: only of what it calls a file.
     """
 
     def folder(value: Any) -> Any:
@@ -306,8 +315,10 @@ def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, A
             is_texts = all(isinstance(item, str) for item in value)
             return list(dict.fromkeys(folder(item) for item in value)) if is_texts else value
         parent, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
-        is_named = not request or re.search(rf"{re.escape(parent)}(?![\w/])", request[:LONGEST_REQUEST])
-        return parent if parent and _FILE_NAME.fullmatch(name) and is_named else value
+        if not parent or not _FILE_NAME.fullmatch(name):
+            return value
+        called = rf"\bfile (?:named |called |chiamato )?{re.escape(value)}"
+        return parent if not request or re.search(called, request, re.IGNORECASE) else value
 
     return {name: folder(value) for name, value in arguments.items()}
 
@@ -334,7 +345,7 @@ _MESSAGE: Final = re.compile(
     r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
     re.IGNORECASE,
 )
-_ENUMERATION: Final = re.compile(r"(?:\w+ ?){1,3}(?:, (?:\w+ ?){1,3})*,? (?:and|e) \w+")
+_ENUMERATION: Final = re.compile(r"\w++(?: \w++){0,2}(?:, \w++(?: \w++){0,2})*,? (?:and|e) \w++")
 _GREETING: Final = re.compile(
     r"\W*+(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*+\w*+\W*+)*+", re.IGNORECASE
 )
@@ -386,8 +397,10 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
 
     def dictated(text: str, name: str) -> str:
         is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
-        is_other = set(TERM.findall(text.casefold())).isdisjoint(TERM.findall(message))
-        is_other = is_subject and (is_other or _ENUMERATION.fullmatch(match["text"]) is not None)
+        common, terms = set(TERM.findall(text.casefold())), set(TERM.findall(message))
+        common &= terms
+        lacks_most = _ENUMERATION.fullmatch(match["text"]) and len(common) <= len(terms) / 2
+        is_other = is_subject and bool(not common or lacks_most)
         return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))
@@ -475,19 +488,32 @@ def sources(request: str) -> frozenset[str]:
 def with_sources(arguments: Mapping[str, Any], request: str, done: Collection[str]) -> dict[str, Any]:
     """Return the arguments of a call that reads, with the files that the request says to read.
 
-    In place of others that it names: for "save 'x' to a.txt, and read b.txt", a small model reads a.txt.
-    `done`: texts of the calls before.
+    In place of those that it says to write: for "save 'x' to a.txt, and read b.txt", a small model reads
+    a.txt. `done`: texts of the calls before.
     """
     request = request[:LONGEST_REQUEST]
-    paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
-    read = [path for before, path in paths if _SOURCE.search(before) and path not in done]
-    others = {path for _, path in paths if "@" not in path}.difference(read)
-    if not read or not _texts_in(arguments).isdisjoint(read):
-        return dict(arguments)
+    read, written = list[str](), set[str]()
+    for match in PATH.finditer(request):
+        before, path = request[max(match.start() - 100, 0) : match.start()], match[0].rstrip(".,;?!)")
+        if _TARGET.search(before):
+            written.add(path)
+        elif _SOURCE.search(before) and not _NOT_READ.search(before) and path not in done:
+            read.append(path)
+    written -= {appends(request)}
     return {
-        name: read if isinstance(value, list) and value and others.issuperset(map(str, value)) else value
+        name: read
+        if read and isinstance(value, list) and value and written.issuperset(map(str, value))
+        else value
         for name, value in arguments.items()
     }
+
+
+_TARGET: Final = re.compile(
+    r"\b(?:write|save|put|type|store|note|scrivi|salva|metti|annota)\b[^.;!?\n]{1,80}"
+    r"\b(?:to|in|into|as|nel|nella|su|come)\s+(?:the |il |la )?(?:file\s+)?$",
+    re.IGNORECASE,
+)
+_NOT_READ: Final = re.compile(r"\b(?:not|never|without|already|non|senza|già)\b|n['’]t\b", re.IGNORECASE)
 
 
 def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:

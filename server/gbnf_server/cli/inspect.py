@@ -131,9 +131,9 @@ def _choice(options: GrammarOptions, call_format: str, source: ModelSource) -> G
     """Return how the grammars are compiled. Raises ModelLoadError for the model's file."""
     if call_format == "json":
         return options.choice()
-    if (options.whitespace, options.property_order) != ("default", "any"):
+    if (options.whitespace, options.property_order, options.open_) != ("default", "any", False):
         raise typer.BadParameter(
-            "--whitespace and --property-order do not apply to --call-format native: the chat "
+            "--whitespace, --property-order and --open do not apply to --call-format native: the chat "
             "template decides"
         )
     from gbnf_server.backends.in_process import ChatTemplate

@@ -12,7 +12,8 @@ They run in this order, and the first that fails gives the `Refusal`:
     repeated        it would repeat a call that failed or is done (`gbnf_server.planner.repeats`)
 
 Invariant: only a call that passes all of them is executed. Calls in text are read with repairs, also in a
-truncated text, and a truncated call is still rejected.
+truncated text, and a truncated call is still rejected, but for one that was cut where a text which the
+request has went on with blank lines.
 """
 
 from __future__ import annotations
@@ -80,9 +81,12 @@ class AcceptedCall:
 def check_completion(completion: Completion, offer: OfferedTools, state: RunState) -> AcceptedCall:
     """Return the call in the model's text. Raises `CallRefusedError` at the first check that fails."""
     parsed = _read(completion, offer, state.options)
-    if ends_blank := _ends_blank(completion):
+    ends_blank = state.options.guidance.spells_as_requested and _ends_blank(completion)
+    if ends_blank and (call := _without_blank_end(parsed.call, state.request)) != parsed.call:
         repairs = (*parsed.repairs, "texts: without the blank lines that were repeated at their end")
-        parsed = replace(parsed, call=_without_blank_end(parsed.call), repairs=repairs)
+        parsed = replace(parsed, call=call, repairs=repairs)
+    else:
+        ends_blank = False
     if state.options.guidance.corrects_answers:
         parsed = replace(parsed, preface="")  # it is asked as in its benches: with its calls alone
         parsed = parsed if state.succeeded else with_proposed_call(parsed, offer)
@@ -160,10 +164,10 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     """Yield why a small model may not make a change."""
     entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
     texts = argument_values(arguments)
-    for path in sorted(texts & _made(tool, state)):
+    for path in sorted(texts & _made(tool, texts, state)):
         yield f"{path} was made in this run; change what the request names"
-    if file_tools([tool]) or file_tools([tool], "folder"):
-        for address in sorted(text for text in texts if _ADDRESS.fullmatch(text)):
+    if writes_files(tool) and not _OF_FILES.search(state.request):
+        for address in sorted(filter(_ADDRESS.fullmatch, argument_values(without_contents(arguments)))):
             yield f"{address} is an address and no file; send it a message"
     if unread := _unread(arguments, state):
         yield f"read {unread} first, so that what is in it stays"
@@ -186,10 +190,12 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
-def _made(tool: Tool, state: RunState) -> frozenset[str]:
+def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
     """Return the paths that calls of this run have made, and that a tool for files may not change.
 
-    What deletes may only change those that the request names twice; what writes, no file of a mail.
+    What deletes may change those that the request names twice, or says to delete by a pronoun: a small model
+    deletes the folder that it has just made for "make a/b, find the drafts, remove them". What writes may
+    change no file of a mail.
     """
     if not file_tools([tool]):
         return frozenset()
@@ -197,8 +203,20 @@ def _made(tool: Tool, state: RunState) -> frozenset[str]:
     makers = {other.name for other in state.order.tools if other.run.effect == "write"}
     makers -= set() if deletes else {other.name for other in file_tools(state.order.tools)}
     results = [step.result for step in state.steps if step.name in makers and step.result is not None]
-    made = {text for text in scalars_of(results) if isinstance(text, str)}
-    return frozenset(text for text in made if state.request.count(text) <= deletes)
+    made = texts & {text for text in scalars_of(results) if isinstance(text, str)}
+    if deletes and (_DELETES_IT.search(state.request) or len(made) > 1):
+        return frozenset()
+    named = (rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])" for path in made)
+    counts = (len(re.findall(pattern, state.request)) for pattern in named)
+    return frozenset(path for path, count in zip(made, counts, strict=True) if count <= deletes)
+
+
+_OF_FILES = re.compile(r"\b(?:files?|folders?|director\w+|cartell\w+)\b", re.IGNORECASE)
+_DELETES_IT = re.compile(
+    r"\b(?:delete|remove|erase|trash|throw|get rid of)\s+(?:it|this|that|the (?:same|folder|file))\b"
+    r"|\b(?:cancell|elimin|rimuov|butt|togl)\w{0,4}l[oa]\b",
+    re.IGNORECASE,
+)
 
 
 _EDITS = re.compile(
@@ -249,8 +267,7 @@ def _check_length(tool: Tool, completion: Completion) -> None:
     raise CallRefusedError("truncated", _repeats(completion) or error)
 
 
-_BLANK = r"(?:\\[nrt]|\s)"
-_BLANK_END = re.compile(rf"{_BLANK}*\"?[\s\]}})]*(?:</?[\w=.-]+>\s*)*`*\s*")
+_BLANK_END = re.compile(r"(?:\\[nrt]|\s)*+\"?[\s\]})]*+(?:</?[\w=.-]++>\s*+)*+`*+\s*+")
 
 
 def _ends_blank(completion: Completion) -> bool:
@@ -259,19 +276,21 @@ def _ends_blank(completion: Completion) -> bool:
     return (
         start is not None
         and completion.finish_reason == "stop"
-        and re.fullmatch(rf"{_BLANK}+", completion.repeated) is not None
+        and re.fullmatch(r"(?:\\[nrt]|\s)+", completion.repeated) is not None
         and _BLANK_END.fullmatch(completion.text, start) is not None
     )
 
 
-def _without_blank_end(value: Any) -> Any:
-    match value:
-        case str():
-            return re.sub(r"\s{3,}\Z", "", value)
-        case Mapping():
-            return {key: _without_blank_end(member) for key, member in value.items()}
-        case list():
-            return [*map(_without_blank_end, value)]
+def _without_blank_end(value: Any, request: str) -> Any:
+    """Return a call without the blank lines at the end of its last text, if the request has that text."""
+    if isinstance(value, str):
+        text = value.rstrip()
+        return text if len(text) > 1 and text in request else value
+    if isinstance(value, Mapping) and value:
+        *_, last = value
+        return {**value, last: _without_blank_end(value[last], request)}
+    if isinstance(value, list) and value:
+        return [*value[:-1], _without_blank_end(value[-1], request)]
     return value
 
 

@@ -270,6 +270,9 @@ class _Loop(ModelCalls):
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
             if may_be_done and (state.blocked_in_a_row or not unused(state)):
                 return (yield from self._answer_done())
+            is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
+            if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):
+                state.lead.speaks = True  # where only the answer is left, it writes the same call again
             return (yield from self._block(step, refused, offer))
         unsure = [value for value in step.probabilities if value.probability < options.confirm_below]
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
@@ -417,9 +420,6 @@ class _Loop(ModelCalls):
         is_text = is_text or (is_answer and not offer.own)
         if is_text and state.lead.choice and not state.succeeded:
             state.lead.speaks = is_about(state.request, state.order.tools) is False
-        if self.options.asks_first and not (offer.own or is_answer or state.succeeded):
-            # where only the answer is left, it writes the same call again
-            state.lead.speaks = state.lead.speaks or refused.refusal in {"invalid", "unparsed"}
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

@@ -23,6 +23,7 @@ from gbnf.requests.texts import (
     is_only_source,
     unnamed_files,
     with_content,
+    with_folders,
     with_known_paths,
     with_message,
     with_sources,
@@ -389,6 +390,17 @@ def test_texts_are_written_as_the_request_spells_them(
         ("2 + 3,5", "2 - 3", None),
         ("100 + 20 %", "100 * 20", None),
         ("from 3-4 + 5/6", "3 * 5", None),
+        # of a number that is there twice, nobody knows which is meant
+        ("what is 10 + 5 and 10 - 5?", "10 - 5", None),
+        ("compute 20 + 4 and 20 / 4", "20 / 4", None),
+        ("compute (2 + 3) * 2", "(2 + 3) * 2", None),
+        ("100 * 12 - 100", "100 * 12 - 100", None),
+        ("quanto fa 7 per 7 più 2", "7 * 7 + 2", None),
+        ("split 4 + 8 euros among 4 people", "(4 + 8) / 4", None),
+        ("the average of 2 + 4", "(2 + 4) / 2", None),
+        ("il triplo di 3 + 4", "3 * (3 + 4)", None),
+        ("quanto è 9896 ** 5, e proponi spazi di 15 minuti", "9896 * 5", "9896 ** 5"),
+        ("10 + 5 + 2, in 3 parts", "10 + 5", None),
         ("what is 20 % off 80?", "80 - 20", None),
         ("100 plus 20 %", "100 * 20", None),
         ("drive 50 per 2 hours", "50 / 2", None),
@@ -460,6 +472,8 @@ def test_a_list_that_is_mailed_is_not_told_in_other_words() -> None:
     call = {"to": ["ann@example.com"], "subject": "Milk and bread", "body": "I have just bought the milk."}
     expected = {**call, "body": "milk and bread"}
     assert with_message(call, "mail ann@example.com: milk and bread") == expected
+    told = {**call, "body": "Please buy: milk (2 l) and a loaf of bread."}
+    assert with_message(told, "mail ann@example.com: milk and bread") == told
 
 
 def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
@@ -472,6 +486,12 @@ def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
     [
         ("write 'pen' to list.xml. Also read burden.xml and mail it", ["list.xml"], ["burden.xml"]),
         ("save 'x' to a.txt, open b.txt and c.txt", ["a.txt"], ["b.txt"]),
+        ("do not read secrets.txt, only show me plan.txt", ["plan.txt"], None),
+        ("save x to plan.txt, don't open a.txt", ["plan.txt"], None),
+        ("add milk to list.txt and then read notes.txt to me", ["list.txt"], None),
+        ("show me plan.md, it was translated from piano.md", ["plan.md"], None),
+        ("I already read a.txt, now write to b.txt what it says", ["b.txt"], None),
+        ("show b.txt first, then open a.txt", ["b.txt"], None),
         ("read a.txt and write it to b.txt", ["a.txt"], None),
         ("read a.txt and write it to b.txt", ["a.txt", "b.txt"], None),
         ("read a.txt and mail it to ann@example.com", ["notes.txt"], None),  # it looks elsewhere
@@ -486,13 +506,33 @@ def test_the_file_that_a_request_says_to_read_is_read(
     assert with_sources({"path": read[0]}, request_, {"done.txt"}) == {"path": read[0]}
 
 
+@pytest.mark.parametrize("repeated", ["tomatoes, ", "mozzarella di bufala, ", "a b c "])
+def test_a_long_list_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
+    request_ = f"tell ann@example.com: {repeated * 8}basil and olive oil"
+    call = {**ANN, "subject": request_.partition(": ")[2], "body": "Hello!"}
+    assert with_message(call, request_)["to"] == ANN["to"]
+
+
 @pytest.mark.parametrize(
-    "repeated", [" ", "that ", "1 + ", "2 * 3 ", "ann@example.com, ", "a. ", "should have "]
+    "repeated",
+    [
+        " ",
+        "that ",
+        "1 + ",
+        "2 * 3 ",
+        "ann@example.com, ",
+        "a. ",
+        "should have ",
+        "read a.txt ",
+        "save x to a.txt, ",
+    ],
 )
 def test_a_long_request_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
     written = {**ANN, "body": "Hello!"}
     request_ = f"tell ann@example.com: {repeated * 2000}?x"
     assert with_message(written, request_) == as_requested(written, request_) == written
+    with_sources({"paths": ["a.txt"]}, request_, ())
+    with_folders({"paths": ["a/b.txt"]}, request_)
 
 
 @pytest.mark.parametrize(

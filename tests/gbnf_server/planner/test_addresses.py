@@ -54,6 +54,10 @@ def test_a_message_goes_to_known_addresses_only(known: list[str], other: str, se
         ("mandami una copia della mail per ann@example.com", True),
         ("send ann@example.com a note, with a copy to my own inbox", True),
         ("send the list to myself", True),
+        ("puoi mandarmi per mail la lista di ann@example.com?", True),
+        ("girami la lista di ann@example.com", True),
+        ("I want an email with the list from ann@example.com", True),
+        ("mail the list of ann@example.com", True),
     ],
 )
 def test_a_message_for_others_is_not_sent_to_the_person_who_asks(request_: str, may: bool) -> None:

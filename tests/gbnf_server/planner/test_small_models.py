@@ -673,7 +673,14 @@ def test_a_file_that_was_only_found_is_not_written_over(query: str, is_written: 
 
 
 @pytest.mark.parametrize(
-    ("request_", "may"), [("tidy up, delete drafts", False), ("make a/b, then delete a/b", True)]
+    ("request_", "may"),
+    [
+        ("tidy up, delete drafts", False),
+        ("find the drafts, remove them", False),
+        ("make a/b, then delete a/b", True),
+        ("make a/b, and when done remove it", True),
+        ("crea la cartella a/b e poi cancellala", True),
+    ],
 )
 def test_what_a_run_has_made_is_deleted_only_if_the_request_names_it_again(request_: str, may: bool) -> None:
     request_ = request_ if may else f"make the folder a/b and {request_}"
@@ -687,9 +694,16 @@ def test_what_a_run_has_made_is_deleted_only_if_the_request_names_it_again(reque
 def test_no_file_has_an_address_for_its_name() -> None:
     request_ = "write ann@example.com that dinner is ready"
     write = {"files": [{"path": "ann@example.com", "content": "dinner is ready"}]}
-    driven = drive(request_, *[written({"name": "write_files", "arguments": write})] * 3, *["No."] * 3)
+    texts = [written({"name": "write_files", "arguments": write})] * 3
+    driven = drive(request_, *texts, *["No."] * 3)
     assert not driven.of(ExecuteTool)
     assert driven.run.outcome != "failed"
+    named = drive("write dinner is ready into the file ann@example.com", *texts, *["Done."] * 3, replies=[{}])
+    assert named.of(ExecuteTool)
+    save = {"files": [{"path": "contacts.txt", "content": "ann@example.com"}]}
+    texts = [written({"name": "write_files", "arguments": save})]
+    saved = drive("write ann@example.com to contacts.txt", *texts, *["Done."] * 3, replies=[{}])
+    assert saved.of(ExecuteTool)
 
 
 @pytest.mark.parametrize(
@@ -708,6 +722,8 @@ def test_a_text_that_goes_on_with_blank_lines_ends_before_them(
     path = "" if "path" in rest else '"path": "a.txt", '
     begun = f'{{"name": "write_files", "arguments": {{"files": [{{{path}"content": "milk{repeated * 30}'
     cut = replace(completion(begun + rest), shortened_at=len(begun), repeated=repeated)
+    none = drive("write a poem to a.txt", cut, *["I have no poem."] * 3)
+    assert not none.of(ExecuteTool)  # more of it may come
     driven = drive("write milk to a.txt", cut, *["Done: milk."] * 3, replies=[{"entries": ["a.txt"]}])
     contents = [effect.arguments["files"][0]["content"] for effect in driven.of(ExecuteTool)]
     assert contents == ([] if executed is None else [executed])
