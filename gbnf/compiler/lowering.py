@@ -1,8 +1,8 @@
 """From the value sets of a schema to productions.
 
 Each conjunction becomes an expression: scalars inline, objects, arrays and unions as rules of their own,
-named after the path to them. Equal conjunctions are the same rule, so recursive
-schemas become recursive grammars; with `max_depth`, deeper objects and arrays become generic JSON instead.
+named after the path to them. Equal conjunctions are the same rule, so recursive schemas become recursive
+grammars; with `max_depth`, deeper objects and arrays become generic JSON instead.
 """
 
 from __future__ import annotations
