@@ -270,6 +270,7 @@ class Lowering:
     # Unions
 
     def _lower(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
+        """Return the expression of a union; shapes over the work limit are left open, and reported."""
         if isinstance(syntax, FormsSyntax):
             return self._in_forms(values, location, syntax)
         alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []

@@ -203,6 +203,7 @@ class Planner:
     def _begin(
         self, query: str, images: Sequence[Image], history: Sequence[Exchange]
     ) -> tuple[Planning, RunEnvironment]:
+        """Check a request; return its run, which has not started, and the environment of the run."""
         _check(query, history)
         context, tools = self.context.for_turn(), self.tools
         prepare_executors(tools, context)

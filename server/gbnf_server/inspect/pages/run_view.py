@@ -143,6 +143,7 @@ def _facts(run: planner.Run, events: Iterable[planner.Event]) -> Iterator[str]:
 
 
 def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
+    """Yield what a page shows of a run's events, by step; errors of model calls are in the last one."""
     events = recorded.events
     origin = events[0].at
     answered = iter([n for n, decoding in enumerate(recorded.decodings) if decoding.finish_reason])
