@@ -17,10 +17,10 @@ class Finding:
     """A remark on one keyword of a schema, or on one key of a manifest.
 
     Of a compilation, `kind` is "unenforced" if the grammar accepts values that `keyword` forbids; "free_form"
-    if the schema itself allows anything; "inexpressible" if a tool-call format cannot write
-    some of the values that the schema allows; "disputed" if the grammar follows the standard, and validators
-    that compute in floats refuse some of its values; "left_out" if the tool cannot be compiled, so that the
-    grammar has no calls of it.
+    if the schema itself allows anything; "inexpressible" if a tool-call format cannot write some of the
+    values that the schema allows; "disputed" if the grammar follows the standard, and validators that compute
+    in floats refuse some of its values; "left_out" if the tool cannot be compiled, so that the grammar has no
+    calls of it.
 
     Of a tool that was loaded (`Tool.findings`), it is "unknown_key" if a key is not known, but similar to one
     that is, or has no effect here; "undeclared" for a name that no property has, or a reference to no

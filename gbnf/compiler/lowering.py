@@ -1,8 +1,8 @@
 """From the value sets of a schema to productions.
 
 Each conjunction becomes an expression: scalars inline, objects, arrays and unions as rules of their own,
-named after the path to them. Equal conjunctions are the same rule, so recursive
-schemas become recursive grammars; with `max_depth`, deeper objects and arrays become generic JSON instead.
+named after the path to them. Equal conjunctions are the same rule, so recursive schemas become recursive
+grammars; with `max_depth`, deeper objects and arrays become generic JSON instead.
 """
 
 from __future__ import annotations
@@ -270,6 +270,7 @@ class Lowering:
     # Unions
 
     def _lower(self, values: ValueSet, location: SchemaLocation, syntax: AnySyntax) -> Expr:
+        """Return the expression of a union; shapes over the work limit are left open, and reported."""
         if isinstance(syntax, FormsSyntax):
             return self._in_forms(values, location, syntax)
         alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []

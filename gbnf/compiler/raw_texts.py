@@ -50,6 +50,7 @@ def _steps(delimiter: str, alphabet: Alphabet) -> list[list[tuple[int, tuple[int
 
 @work_cache(maxsize=512)
 def _delimited(language: Dfa, delimiter: str) -> Dfa:
+    """Return the texts of the language with the delimiter behind them, which occurs nowhere before."""
     table = language.table
     chars = [CharSet.single(ord(char)) for char in dict.fromkeys(delimiter)]
     alphabet, pairs = common_refinement(table.alphabet, minterms(chars)[0])

@@ -175,6 +175,7 @@ def utf8_length(text: str) -> int:
 
 
 def _left_references(expr: Expr, empty: frozenset[str]) -> Iterator[str]:
+    """Yield the rules that a text of the expression may begin with."""
     match expr:
         case Ref(name):
             yield name

@@ -215,6 +215,7 @@ class _Linter:
         self._add(code, start, start + len(token), hint=hint)
 
     def _fix(self, code: str, start: int, end: int) -> tuple[Edit, ...]:
+        """Return the edits that correct what a code marks; () if there is no single correction."""
         shown, before = self._text[start:end], self._text[:start].rstrip()
         match code:
             case "G002" if MISSPELT.fullmatch(shown):

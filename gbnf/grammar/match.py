@@ -1,8 +1,8 @@
 """Match texts against a grammar; for a text outside its language, find where it fails and what was expected.
 
-All derivations of a text advance through the network of the rules at once. A *top* is a
-state of one derivation: a terminal, an offset into it, and a linked stack of frames to return to after the
-current rule or counted repetition.
+All derivations of a text advance through the network of the rules at once. A *top* is a state of one
+derivation: a terminal, an offset into it, and a linked stack of frames to return to after the current rule or
+counted repetition.
 
 Invariants:
 

@@ -146,10 +146,10 @@ class _ParsedExpr:
 class GbnfReader:
     """Reads one text, in whose order the engine numbers its symbols, and keeps what `lint` looks at.
 
-    `rules`: the productions; what cannot be read is any character in them. `definitions` and `uses`:
-    the names. `broken`: the names of the rules that have a syntax error and are left out.
-    `terminals`: literals and classes. `repetitions`: suffix, item and result of each. `joined`: sequences and
-    alternations, with what they are composed of.
+    `rules`: the productions; what cannot be read is any character in them. `definitions` and `uses`: the
+    names. `broken`: the names of the rules that have a syntax error and are left out. `terminals`: literals
+    and classes. `repetitions`: suffix, item and result of each. `joined`: sequences and alternations, with
+    what they are composed of.
     """
 
     text: str

@@ -361,6 +361,7 @@ _Types: TypeAlias = tuple[list[str], str]
 
 
 def _types(schema: Any, root: Mapping[str, Any], depth: int) -> _Types:
+    """Return the types of a schema, and the sign that joins them."""
     if not isinstance(schema, Mapping):
         return ["never" if schema is False else "any"], "|"
     if depth > DEPTH_LIMIT:

@@ -109,6 +109,7 @@ class _ConditionalSubsets:
         self.start: _State = (frozenset([(_NO_LOOKAHEADS, START)]), (0,) * len(self._bodies))
 
     def successors(self, state: _State) -> list[_State | None]:
+        """Return the next state for each class of the alphabet, None if no thread goes on."""
         threads, behind = state
         targets: list[_State | None] = []
         for mask, *classes in self._columns:

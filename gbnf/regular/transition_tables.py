@@ -152,6 +152,7 @@ def _equivalence(
 def _canonical(
     alphabet: Alphabet, rows: Sequence[Sequence[int]], blocks: Sequence[int], accepting: Collection[int]
 ) -> TransitionTable:
+    """Return the table of the blocks, numbered as they are reached, with equal classes merged."""
     numbers = {blocks[0]: 0}
     representatives = [0]
     table: list[tuple[int, ...]] = []

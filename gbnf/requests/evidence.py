@@ -220,6 +220,7 @@ def _of_argument(
     numbers: tuple[RequestNumber, ...],
     dates: tuple[date, ...],
 ) -> ArgumentEvidence:
+    """Return what a request says of one argument; `stems` are those of the request's words."""
     declared = schema if isinstance(schema, Mapping) else {}
     is_list = declared.get("type") == "array"
     items = declared.get("items") if is_list else declared

@@ -205,8 +205,8 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     """Return the words of a request that ask for each tool, and for no more than one other.
 
     Those of its affinity, if that is no phrase, or all of the phrase; of a tool without an affinity, those of
-    its name and description. Not those that only say where, "the files in the folder",
-    what not to do, what the person did, or what is done with another tool, by one of its phrases.
+    its name and description. Not those that only say where, "the files in the folder", what not to do, what
+    the person did, or what is done with another tool, by one of its phrases.
     """
     unquoted = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
     without = _SOUGHT_FOR.sub(r"\1", _PLACE.sub(" ", _TOLD.sub(" ", _FORBIDDEN.sub(" ", unquoted))))

@@ -1,8 +1,8 @@
 """Schemas of earlier drafts, rewritten as JSON Schema 2020-12.
 
 Several modules read the schema of a tool, and know 2020-12 only, so it is rewritten once, when the tool is
-loaded. The rewritten schema accepts the same values. Where no draft is declared, keywords of
-all drafts mean what they meant in theirs, as in `gbnf.schema.document`.
+loaded. The rewritten schema accepts the same values. Where no draft is declared, keywords of all drafts mean
+what they meant in theirs, as in `gbnf.schema.document`.
 Sources: https://json-schema.org/draft/2020-12/release-notes, and those of the earlier drafts.
 """
 

@@ -69,8 +69,7 @@ class DynamicScopes:
 
     A `$dynamicRef` leads to the outermost resource on the path that has a dynamic anchor of its name, a
     `$recursiveRef` likewise. So only those resources on the path count that are the first to have an anchor
-    which several have: these are the scope of a subschema, without the root. Most documents
-    have none.
+    which several have: these are the scope of a subschema, without the root. Most documents have none.
     Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
     """
 

@@ -58,6 +58,7 @@ class _Language:
 
 @st.composite
 def _derivations(draw: st.DrawFn, language: _Language, size: int) -> str:
+    """Draw a text; after `size` terminals and references, it takes the cheapest alternatives."""
     rules, costs = language.rules, language.costs
     budget = size
     parts: list[str] = []

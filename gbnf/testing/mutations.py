@@ -132,6 +132,7 @@ def _mutations(
 
 
 def _own_mutations(conjunct: Mapping[str, Any], value: Any, path: _Path) -> Iterator[_Mutation]:
+    """Yield values that break a keyword of this schema, not of the schemas in it."""
     if "type" in conjunct:
         for other in _OTHERS:
             if type(other) is not type(value) and not (conjunct["type"] == "number" and other == 0):

@@ -180,6 +180,7 @@ class _Detection:
         return JsonArguments(whitespace_of(written, values), quoted), frame
 
     def _frame(self, spans: Any, arguments: Mapping[str, Any]) -> _CallFrame:
+        """Return what the template writes around the arguments of one call and of several."""
         pieces = self._pieces(1, spans, arguments)
         first = pieces.index(_ARGUMENTS)
         before, (after, turn_end) = pieces[:first], self._answers.cut(pieces[first + 1 :])
@@ -253,6 +254,7 @@ class _Detection:
         return TextFormat(prompted + text_begin, after if after.strip() else "", before_calls)
 
     def _before_calls(self, text_begin: str, begin: str) -> str | None:
+        """Return what stands between a text and its calls; None if the template has no such answer."""
         try:
             call = Call(NAMES[0], {KEYS[0]: "x"})
             message = self._prober.assistant([call], TEXT)

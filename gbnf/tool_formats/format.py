@@ -48,8 +48,8 @@ class TextFormat:
     """What stands around an answer's text.
 
     `other_begins`: what models also write in place of `begin`, unlike their template. `end` follows a text
-    without calls. `before_calls` stands between a text and the `begin` of the calls
-    after it; None if an answer has either.
+    without calls. `before_calls` stands between a text and the `begin` of the calls after it; None if an
+    answer has either.
     """
 
     begin: str = ""
@@ -66,12 +66,12 @@ class FormatFields:
     one call. `head` has the name at least once; `other_heads` are those of models that also write the head in
     other ways than their template. `id_pattern`: an ECMA-262 pattern of the ids that the template accepts.
     `marker`: the text that begins every call, without whitespace around it; an answer's text never contains
-    it. `control_texts`: texts in the format that a
-    vocabulary may have as single control tokens; a server must not drop them. `end_of_turn`: the texts that
-    end an answer, which are no part of it. `result_role`: the role of results. `notes`: what the template
-    cannot express, one sentence each. `turn_end`: all that the template writes after an answer with calls.
-    `declares_tools`: whether its prompts show the declared tools; some templates show calls and results only.
-    `template`, `bos_token` and `eos_token` are what the format was derived from.
+    it. `control_texts`: texts in the format that a vocabulary may have as single control tokens; a server
+    must not drop them. `end_of_turn`: the texts that end an answer, which are no part of it. `result_role`:
+    the role of results. `notes`: what the template cannot express, one sentence each. `turn_end`: all that
+    the template writes after an answer with calls. `declares_tools`: whether its prompts show the declared
+    tools; some templates show calls and results only. `template`, `bos_token` and `eos_token` are what the
+    format was derived from.
     """
 
     template: str = field(repr=False)

@@ -220,13 +220,11 @@ class ToolFormat(FormatFields):
         `tool_choice`: "auto" for text, calls or both; "required" for calls only; "none" for text only; or the
         name of a tool, for one call of it. With `parallel`, several calls if the format has them. With
         `reasoning`, the prompt asks for reasoning, which comes first. `other_calls`: a text may be JSON that
-        looks like a call of another tool. For `final_answer`, `steps`,
-        `property_order`, `max_depth` and `strict` see `gbnf.compile_pool`, which also says which tools are
-        left out.
+        looks like a call of another tool. For `final_answer`, `steps`, `property_order`, `max_depth` and
+        `strict` see `gbnf.compile_pool`, which also says which tools are left out.
 
         Raises PoolError as `compile_pool` does, for a `tool_choice` that is no tool, and for one of the three
-        words if a tool has that name; GrammarError for a
-        format in which text and calls cannot be told apart.
+        words if a tool has that name; GrammarError for a format in which text and calls cannot be told apart.
         """
         if tool_choice in _CHOICES and any(tool.name == tool_choice for tool in tools):
             raise PoolError(f"tool_choice={tool_choice!r} could mean the tool of this name: rename the tool")

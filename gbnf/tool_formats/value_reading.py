@@ -61,6 +61,7 @@ def _with_ends(end: Delimiters) -> Delimiters:
 
 
 def _balanced(cursor: AnswerCursor, take: Take, special: Delimiters, stack: list[str]) -> Steps[None]:
+    """Take a text until no bracket is open, or up to a delimiter; strings in it are read as a whole."""
     while (match := (yield from cursor.until(special, take))) is not None:
         sign = match.group()
         if len(sign) > 1:

@@ -136,6 +136,7 @@ def _check_required(path: keywords.SchemaPath, schema: dict[str, Any]) -> None:
 
 
 def _check_references(args: dict[str, Any]) -> None:
+    """Raise ArgumentSchemaError for a reference to no schema in `args`, and for infinite recursion."""
     from referencing import Registry, exceptions  # noqa: PLC0415  # most schemas have no references
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415  # as above
 

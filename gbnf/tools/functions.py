@@ -47,7 +47,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417  # the o
         def weather(city: str, days: Literal[1, 2, 3] = 1) -> str:
             \"\"\"Return the weather forecast.
 
-    Args:
+            Args:
                 city: Name of the city.
             \"\"\"
 
@@ -61,8 +61,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:  # noqa: D417  # the o
     which imports the module of the function and is killed when the time is up, instead of in this process.
 
     Raises InvalidArgumentError for a function that cannot be a tool, such as one with `*args`.
-
-    """
+    """  # noqa: D214, D413  # "Args:" is a part of the example
     if function is None:
         return partial(tool, **options)
     setattr(function, _ATTRIBUTE, function_tool(function, **options))

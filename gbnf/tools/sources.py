@@ -61,8 +61,8 @@ def load_tools(source: Any, *, prefix: str | None = None, strict: bool = False) 
 
     `prefix` is put before each name, and characters that APIs do not accept in names become "_". Without it,
     those that names cannot have do, except in manifests, and `tool_` is put before a digit and before the
-    name of a built-in tool. Of a schema, what
-    is malformed is removed, and is among the tool's findings; if `strict`, mistakes are errors.
+    name of a built-in tool. Of a schema, what is malformed is removed, and is among the tool's findings; if
+    `strict`, mistakes are errors.
 
     Raises BrokenManifestsError with every tool that cannot be loaded, every invalid name and every name that
     two different tools have.

@@ -38,11 +38,11 @@ class Tool:
     """A tool as its manifest describes it, and what executes its calls.
 
     `function(arguments, context)` executes a call in this process, and returns a JSON object; any other JSON
-    value becomes `{"result": value}`. It may be async. `None`: `executor.py` in the folder of `path` does. A
+    value becomes `{"result": value}`. It may be async. If None, `executor.py` in the folder of `path` does. A
     tool with neither can be compiled, offered and validated, but not executed.
-    `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type
-    object. `extra`: the manifest's unknown keys, nested ones below their table. `findings`: what was removed
-    from the schema, and what is probably misspelt.
+    `descriptions`: language -> text. `args`: the JSON Schema (2020-12) of the arguments, of type object.
+    `extra`: the manifest's unknown keys, nested ones below their table. `findings`: what was removed from the
+    schema, and what is probably misspelt.
     `load_manifests` and `from_mapping` check the manifest; the constructor does not.
     """
 

@@ -141,6 +141,7 @@ def _has_part(value: Any, part: Any) -> bool:
 
 
 def _entry(value: Any, names: ToolNames) -> RawCall | None:
+    """Return the call that an object is, in any of its common forms; None if it is no call."""
     if not isinstance(value, dict):
         return None
     call_id = value["id"] if isinstance(value.get("id"), str) else None

@@ -127,6 +127,7 @@ def read_function(
 
 
 def _elements(text: str, position: int, name: str, location: Location, syntax: CallSyntaxName) -> ParsedSpan:
+    """Read parameters in tags up to the call's end; one with several readings makes the call an error."""
     arguments: dict[str, Any] = {}
     repairs: list[Repair] = []
     error = kind = ""

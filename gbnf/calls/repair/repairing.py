@@ -47,10 +47,9 @@ def repair_call(
     they spell, scalars become lists of one, and enumerated values are found whatever their case; keys are
     found whatever their spelling, also with one other letter; a required one without a default also by an
     abbreviation or a synonym, or for tools that only read if it alone is missing and one unknown key has a
-    text for it. Other unknown keys are
-    dropped if the call is valid then, and otherwise, or with `unknown="refuse"`, left to the validator;
-    missing required ones get their default. Numbers are moved to their bounds only with `clamp`. A truncated
-    `ToolCall` is invalid. `steps` as in `validate_call`.
+    text for it. Other unknown keys are dropped if the call is valid then, and otherwise, or with
+    `unknown="refuse"`, left to the validator; missing required ones get their default. Numbers are moved to
+    their bounds only with `clamp`. A truncated `ToolCall` is invalid. `steps` as in `validate_call`.
     """
     as_written = call.as_call() if isinstance(call, ToolCall) else dict(call)
     if isinstance(call, ToolCall) and call.truncated:

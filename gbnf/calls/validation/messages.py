@@ -160,6 +160,7 @@ def _without_other(branch: Any, *, is_valid: bool) -> Any:
 
 
 def _requirement(error: ValidationError, root: Mapping[str, Any]) -> str:
+    """Return what the failed keyword requires, as the predicate of a sentence about the value."""
     value: Any = error.validator_value
     keyword = str(error.validator)
     schema: Any = error.schema

@@ -8,8 +8,8 @@
 vLLM and SGLang get the grammar in the subset of GBNF that xgrammar supports. Their chat endpoints take calls
 out of the text with a parser that depends on how they were started, and do not show the chat template. So
 tools are declared only if the template is given here: then the prompt is rendered here, and completed by
-`/v1/completions`, which parses nothing. A server may ignore unknown
-fields, so every answer is verified by our own matcher or by the schema.
+`/v1/completions`, which parses nothing. A server may ignore unknown fields, so every answer is verified by
+our own matcher or by the schema.
 Sources: vLLM's "Structured Outputs", SGLang's `entrypoints/openai/protocol.py`, LM Studio's "Structured
 Output".
 """

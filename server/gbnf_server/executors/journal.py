@@ -264,6 +264,7 @@ class Journal:
         return ""
 
     def _make(self, operation: Operation, change: Change, staged: str, approved: Container[str]) -> None:
+        """Make a change; each step is logged before it, and what it removes is kept in the trash."""
         workspace = self._workspace
         try:
             match change:
@@ -308,6 +309,7 @@ class Journal:
                 os.close(parent)
 
     def _replace(self, operation: Operation, path: str, staged: str, data: bytes, *, new: bool) -> None:
+        """Move the staged file to a path; the file that was there is kept in the trash."""
         before = content(self._workspace, path)
         if before == "other":
             raise ExecutorError(f"'{path}' exists and is not a regular file")

@@ -132,6 +132,7 @@ def _end_of(output: str, secrets: Secrets) -> str:
 
 
 def _code(tool: Tool) -> protocol.Code:
+    """Return where a child process finds the code of a tool. Raises ExecutorError if there is none."""
     if tool.function is not None:
         function = inspect.unwrap(tool.function)
         module, file = function.__module__, inspect.getsourcefile(function) or ""

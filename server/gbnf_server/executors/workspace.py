@@ -183,6 +183,7 @@ class Workspace:
         return ExecutorError(f"'{relative}'{problem}")
 
     def _parts(self, relative: str) -> list[str]:
+        """Return the components of a relative path, without ".". Raises ExecutorError if it is refused."""
         if not isinstance(relative, str) or not relative.strip():
             raise ExecutorError('the path is empty; "." is the workspace itself')
         if "\0" in relative:

@@ -3,9 +3,8 @@
     Started (TextDelta | ReasoningDelta | CallStarted ArgumentsDelta* CallEnded)* Finished
 
 once for each answer of a request, one after another. A request for no answer has a `Finished` with the tokens
-of its prompt. Calls do not overlap. A `CallStarted` without its
-`CallEnded` before `Finished` is a truncated call: it must not be executed, and an answer that is not streamed
-leaves it out.
+of its prompt. Calls do not overlap. A `CallStarted` without its `CallEnded` before `Finished` is a truncated
+call: it must not be executed, and an answer that is not streamed leaves it out.
 """
 
 from __future__ import annotations

@@ -108,10 +108,10 @@ class ChatRequest:
 
     `parallel`: an answer may have several calls, None if the request has several parts; `max_calls`: the most
     calls of an answer. `output`: the format of its text, None for any. `stop`: strings that end the text, and
-    are no part of it. `reasoning`: whether the model reasons before it
-    answers, None if its template can. `count`: how many answers to generate, one after another; 0 counts the
-    prompt's tokens. `stream`: events are sent as they come. `excluded`: calls that an answer may not make, as
-    far as a grammar can exclude them. `template_variables`: see `Request`. Raises HttpError.
+    are no part of it. `reasoning`: whether the model reasons before it answers, None if its template can.
+    `count`: how many answers to generate, one after another; 0 counts the prompt's tokens. `stream`: events
+    are sent as they come. `excluded`: calls that an answer may not make, as far as a grammar can exclude
+    them. `template_variables`: see `Request`. Raises HttpError.
     """
 
     model: str

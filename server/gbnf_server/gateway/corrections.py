@@ -27,9 +27,9 @@ async def answer_corrected(
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the events of an answer. Invalid calls are corrected if nothing of them has left.
 
-    They are repaired by their schemas, or else those of `ask_again` take their place, if it returns any.
-    A text of a small model that only proposes a tool, "you can use `list_files`", is followed by its call if
-    what the user has `said` has a word of the tool, and the values of the call.
+    They are repaired by their schemas, or else those of `ask_again` take their place, if it returns any. A
+    text of a small model that only proposes a tool, "you can use `list_files`", is followed by its call if
+    `user_text` has a word of the tool, and the values of the call.
     """
     held: AnswerPiece | None = None  # it has calls: those of a text come with its end
     async with aclosing(source(asked)) as events:

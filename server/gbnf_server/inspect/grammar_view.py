@@ -112,6 +112,7 @@ def _view(
     more: tuple[Finding, ...] = (),
     shared: Mapping[str, Expr] | None = None,
 ) -> GrammarView:
+    """Return what a page shows of a grammar; a rule that is equal in `shared` is not its own."""
     productions = grammar.rules.productions
     others = shared or {}
     own = [

@@ -46,8 +46,8 @@ class Inspection:
     """A pool of tools, or a schema, and recorded runs. May be used by several threads.
 
     `count_tokens`: of a text, with the tokenizer of a model. `decoder` decodes requests while the page is
-    open. `choice`: how the grammars are compiled. `providers`: for `gbnf.filter_pool`. Raises
-    SchemaError for a schema that cannot be compiled.
+    open. `choice`: how the grammars are compiled. `providers`: for `gbnf.filter_pool`. Raises SchemaError for
+    a schema that cannot be compiled.
     """
 
     def __init__(

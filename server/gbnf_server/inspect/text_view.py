@@ -182,7 +182,7 @@ class TextChecker:
     def _why_refused(
         self, text: str, place: int, json_text: _JsonText, expectation: Expectation, state: MatchState
     ) -> str:
-        """Return why the character at `at` is refused, beyond what was expected; "" if that says it all."""
+        """Return why the character at `place` is refused, beyond the expectation; "" if that says it all."""
         position = locate(json_text.text)
         rest = text[place:].lstrip()
         in_string = json_text.text.startswith('"', position.start)

@@ -64,8 +64,8 @@ class Decoder:
     each token are wanted beside its log-probability, None for neither. `on_text` gets each new piece of the
     text. `control_texts`: forced texts that are control tokens, such as the marker of a tool-call format.
     `foreign_tokens`: those that are not sampled, although the constraint allows their texts.
-    `trace`: record what happens at each token. `bias`: what is added to the logits. `history`: of
-    the model's drafts (see `drafts`).
+    `trace`: record what happens at each token. `bias`: what is added to the logits. `history`: of the model's
+    drafts (see `drafts`).
     """
 
     model: NativeModel

@@ -38,6 +38,7 @@ def answer_server(server: str, params: ElicitRequestParams, context: Context) ->
 
 
 def _answer_form(server: str, params: ElicitRequestFormParams, context: Context) -> ElicitResult:
+    """Ask for the required values, or all if none is; decline after `_ATTEMPTS` that do not fit."""
     schema = params.requested_schema
     properties, required = schema.get("properties"), schema.get("required")
     properties = properties if isinstance(properties, Mapping) else {}

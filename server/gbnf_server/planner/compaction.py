@@ -188,6 +188,7 @@ def _candidates(current: Compaction, steps: int) -> Iterator[Compaction]:
 def _shown_pairs(
     pairs: Sequence[Message], steps: Sequence[Step], compaction: Compaction
 ) -> Iterator[Message]:
+    """Yield calls and outcomes of the steps that are not lines; older outcomes are shortened."""
     for index, step in enumerate(steps[compaction.lines :], compaction.lines):
         call, outcome = pairs[2 * index : 2 * index + 2]
         yield call

@@ -461,6 +461,7 @@ class _Target(Generic[T]):
 
     @classmethod
     def of(cls, type_: Any, instructions: str) -> _Target[T]:
+        """Return the target of a type; its tool takes the value in an object, unless the type is one."""
         is_schema = isinstance(type_, Mapping | bool)
         schema = type_ if is_schema else json_schema_of(type_)
         declared = schema if isinstance(schema, Mapping) else {}

@@ -96,8 +96,8 @@ class Planner:
     Each run is a turn of its own, which `undo_last_turn` takes back as a whole. `tools` may be a function,
     for tools that change (`gbnf_server.mcp`): each run has those that it returns when the run begins.
     `hooks` see every event; an exception in a hook becomes a warning of the run. `recorder` records them, and
-    the calls of the model. `clock` returns aware times that never decrease; by default it starts from
-    the context's present. `resumes`: see `gbnf_server.planner.drivers.RunEnvironment`. A planner may serve
+    the calls of the model. `clock` returns aware times that never decrease; by default it starts from the
+    context's present. `resumes`: see `gbnf_server.planner.drivers.RunEnvironment`. A planner may serve
     several runs at a time if its backend may.
 
     With the environment variable GBNF_GRAMMAR=0, the call format is "json" without a grammar, unless another
@@ -203,6 +203,7 @@ class Planner:
     def _begin(
         self, query: str, images: Sequence[Image], history: Sequence[Exchange]
     ) -> tuple[Planning, RunEnvironment]:
+        """Check a request; return its run, which has not started, and the environment of the run."""
         _check(query, history)
         context, tools = self.context.for_turn(), self.tools
         prepare_executors(tools, context)

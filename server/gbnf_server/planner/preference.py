@@ -2,8 +2,8 @@
 
 The model knows what words do not say: "the bill was 289.80 and there were 7 of us" has none of `compute`. By
 words alone, the first tool is right for 127 of 184 requests of the suites; with a model of 0.5 billion
-parameters, for 144. It is asked once, before the first step, with all tools, but without their
-arguments: the prompt is the same for all requests up to the request itself.
+parameters, for 144. It is asked once, before the first step, with all tools, but without their arguments: the
+prompt is the same for all requests up to the request itself.
 """
 
 from __future__ import annotations

@@ -213,8 +213,8 @@ def seems_done(state: RunState) -> bool:
 def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that read files, if the only call has found the file that the request is about.
 
-    Its path does not answer "the sum of the numbers in a.txt". Not for a request with a
-    word of the tool that found it: "is there a file a.txt?".
+    Its path does not answer "the sum of the numbers in a.txt". Not for a request with a word of the tool that
+    found it: "is there a file a.txt?".
     """
     done = state.done_calls
     entries = (state.steps[0].result or {}).get("entries") if len(state.steps) == len(done) == 1 else None

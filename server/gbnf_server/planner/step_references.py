@@ -16,9 +16,9 @@ def fill_references(
     """Replace each step number by that step's entries, in the property that it fills.
 
     A list gets the entries appended, as they are or as strings; a string gets them appended as lines. A list
-    with items of its own stays as it is if they do not fit. `arguments` are validated: every step
-    that they refer to is a key of `entries`. Raises ValueError, with the sentence that the model reads, if
-    the property accepts none of these.
+    with items of its own stays as it is if they do not fit. `arguments` are validated: every step that they
+    refer to is a key of `entries`. Raises ValueError, with the sentence that the model reads, if the property
+    accepts none of these.
     """
     filled = dict(arguments)
     for reference, target in tool.step_references.items():

@@ -63,8 +63,8 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
 class _Protocol(H11Protocol):
     """A connection that is closed if the head of a request takes too long, and that a request can abort.
 
-    A client that closes its side before the answer begins may still read the answer, or have left:
-    only sending something tells.
+    A client that closes its side before the answer begins may still read the answer, or have left: only
+    sending something tells.
     """
 
     _head: asyncio.TimerHandle | None = None

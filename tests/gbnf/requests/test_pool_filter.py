@@ -413,3 +413,25 @@ def test_scripts_without_spaces_match_by_character() -> None:
     pool = (make_tool("undo", markers=["取消"]), make_tool("other"))
     assert len(filter_pool(pool, "请取消上一步").kept) == 2
     assert len(filter_pool(pool, "请继续").kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "offered"),
+    [
+        ("delete the file old.txt", {"delete_files"}),
+        ("get rid of the logs", {"delete_files"}),
+        ("take the old logs away", {"delete_files"}),
+        ("what is left if I take 348 away from 1200?", set()),
+        ("elimina i file csv", {"delete_files"}),
+        ("which csv files are in the folder data?", set()),
+        ("find the text files in trips and tell me what they contain", set()),
+        ("let me know what time it is", set()),
+        ("write anna@example.com that we are late", {"send_messages"}),
+        ("email the list to Anna", {"send_messages"}),
+        ("avvisa marta@example.com", {"send_messages"}),
+        ("what is 12*31?", set()),
+    ],
+)
+def test_what_deletes_or_sends_is_offered_if_the_request_says_so(query: str, offered: set[str]) -> None:
+    kept = {tool.name for tool in filter_pool(BUNDLED, query).kept}
+    assert kept & {"delete_files", "send_messages"} == offered

@@ -1,4 +1,4 @@
-"""The names, quotes, codes, numbers and dates of a request."""
+"""The names, quotes, codes, numbers and dates of a request, and how many calls it may take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from gbnf.requests.coverage import is_covered
 from gbnf.requests.evidence import gather_evidence
-from gbnf.requests.values import RequestNumber, dates_in, named_dates, names_in, numbers_in
+from gbnf.requests.values import (
+    RequestNumber,
+    asks_for_several,
+    dates_in,
+    most_calls,
+    named_dates,
+    names_in,
+    numbers_in,
+    times_in,
+)
 from gbnf.tools import Tool
 
 
@@ -189,3 +198,51 @@ def test_hostile_requests_take_linear_work(unit: str) -> None:
 
 def test_a_month_in_other_letters_is_none() -> None:
     assert named_dates("on 5 Apr\u0131l 2026", TODAY) == {}  # a dotless i, which is no i without case
+
+
+@pytest.mark.parametrize(
+    ("request_", "several"),
+    [
+        ("", False),
+        ("what time is it?", False),
+        ("Hello! What time is it?", False),
+        ("please, find the notes of 3.5 MB", False),
+        ("e.g. the andes", False),
+        ("the weather in Rome and Oslo", True),
+        ("Rome, Oslo, Bergen", True),
+        ("che tempo fa a Roma e a Oslo", True),
+        ("das Wetter in Rom und in Oslo", True),
+        ("罗马、奥斯陆", True),
+        ("Make the folder trips.\nWrite the file notes there", True),
+        ("Make the folder trips. Write the file notes there.", True),
+    ],
+)
+def test_which_requests_may_take_several_calls(request_: str, several: bool) -> None:
+    assert asks_for_several(request_) == several
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_two_requests_in_one_may_take_several_calls(one: str, other: str) -> None:
+    assert asks_for_several(f"find my notes {one} and then {other}")
+
+
+@pytest.mark.parametrize(
+    ("request_", "count"),
+    [
+        ("hello", 0),
+        ("at 18:00", 1),
+        ("at 9 am and 17:30", 2),
+        ("2026-11-23 at 07:00 and 2026-11-24 at 07:00", 2),
+        ("Monday, Tuesday and Friday at 8:00", 3),
+        ("domani alle 8:30", 1),
+    ],
+)
+def test_how_many_times_a_request_names(request_: str, count: int) -> None:
+    assert times_in(request_) == count
+
+
+@given(st.lists(st.sampled_from(["find a", "and read b", ", then c", ". Make a new one"]), min_size=1))
+def test_a_longer_request_has_no_fewer_calls(parts: list[str]) -> None:
+    counts = [most_calls("".join(parts[:count])) for count in range(1, len(parts) + 1)]
+    assert counts == sorted(counts)
+    assert counts[0] >= 1

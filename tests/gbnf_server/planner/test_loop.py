@@ -41,6 +41,7 @@ from gbnf_server.system.errors import (
 )
 from support.by_hand import ANSWER, BY_NAME, NOW, POOL, Driven, call, completion, drive_by_hand, resolved
 from support.oracle import engine
+from support.small_models import drive_in, written
 from support.tool_formats import FAMILIES, Family
 
 
@@ -229,8 +230,8 @@ def test_the_grammar_has_the_layout_of_the_options(whitespace: Whitespace) -> No
         driven = drive(*(text[layout] for text in call_and_answer), options=resolved(whitespace=whitespace))
         assert [each.arguments for each in driven.of(ExecuteTool)] == [{"paths": ["a"]}]
         assert (driven.run.outcome, driven.run.answer) == ("answered", "done")
-        for written, grammar in zip(call_and_answer, driven.grammars, strict=True):
-            matching = {name for name in texts if engine().match(grammar, written[name]).complete}
+        for layouts, grammar in zip(call_and_answer, driven.grammars, strict=True):
+            matching = {name for name in texts if engine().match(grammar, layouts[name]).complete}
             assert matching == accepted
 
 
@@ -482,3 +483,27 @@ def test_other_providers_are_another_run() -> None:
     few = {"_acme": Provider(("acme",))}
     identities = [options_identity(resolved(**given)) for given in ({}, {"providers": few}, {"max_depth": 2})]
     assert len({digest(identity) for identity in identities}) == 3
+
+
+@pytest.mark.parametrize(("mode", "is_read"), [("large", True), ("small", False)])
+def test_a_model_reads_what_it_has_said_before_a_call_of_its_template(mode: str, is_read: bool) -> None:
+    text = f"I look at the clock.\n{written(json.loads(call('get_now')))}"
+    driven = drive_in(mode, text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
+    messages = driven.of(CallModel)[1].request.messages
+    said = [each["content"] for each in messages if each.get("tool_calls")]
+    assert ("I look at the clock." in said) == is_read
+    assert ("clock" in str(messages)) == is_read
+    assert driven.run.answer == "It is nine."
+
+
+@pytest.mark.parametrize("mode", ["text", "lines"])
+@pytest.mark.parametrize("after", ["", "\nObservation: 12:00"])
+def test_a_model_reads_what_it_has_said_before_a_call(mode: str, after: str) -> None:
+    text = f"I look at the clock.\n{call('get_now')}{after}"
+    driven = drive_in(mode, text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
+    said, outcome = driven.of(CallModel)[1].request.messages[-2:]
+    shown = call("get_now") if mode == "text" else "tool: get_now\nargs: {}"
+    assert (said["role"], said["content"]) == ("assistant", f"I look at the clock.\n\n{shown}")
+    assert "Observation" not in outcome["content"]
+    assert driven.run.steps[0].text == text
+    assert driven.run.answer == "It is nine."

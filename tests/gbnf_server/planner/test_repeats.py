@@ -29,9 +29,11 @@ from gbnf_server.planner.events import (
     ToolFailed,
 )
 from gbnf_server.planner.loop import plan
+from gbnf_server.planner.repeats import canonical
 from gbnf_server.system.errors import BackendError, ExecutorError
 from support.by_hand import ANSWER, call, completion, drive_by_hand, resolved
 from support.effort import scaled
+from support.json_values import json_values
 from support.oracle import engine
 
 _SIDES = {"type": "object", "properties": {"sides": {"enum": [6, 20]}, "note": {"type": "string"}}}
@@ -274,3 +276,10 @@ def test_without_a_limit_of_seconds_only_the_steps_count() -> None:
     timed = _Timed([1000.0], None)
     assert len(timed.run.steps) == 30
     assert timed.run.answer == "It is 5."
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values, max_size=4))
+def test_the_order_of_keys_makes_no_other_call(value: dict[str, Any]) -> None:
+    backwards = dict(reversed(value.items()))
+    assert canonical(value) == canonical(backwards)
+    assert json.loads(canonical(value)) == value

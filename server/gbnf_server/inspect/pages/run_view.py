@@ -39,9 +39,8 @@ class EntryView:
     """Something that happened in a step. `start_s`: from the start of the run; None for no duration.
 
     `text` is what the model wrote, or what a tool was given, if that is not a part of what the model wrote;
-    `result` what came of it. `decoding`: the index of
-    the call of the model in the file; None if the file has none. `grammar`: what constrained the model, if it
-    is known.
+    `result` what came of it. `decoding`: the index of the call of the model in the file; None if the file has
+    none. `grammar`: what constrained the model, if it is known.
     """
 
     kind: EntryKind
@@ -144,6 +143,7 @@ def _facts(run: planner.Run, events: Iterable[planner.Event]) -> Iterator[str]:
 
 
 def _from_events(recorded: RecordedRun) -> Iterator[StepView]:
+    """Yield what a page shows of a run's events, by step; errors of model calls are in the last one."""
     events = recorded.events
     origin = events[0].at
     answered = iter([n for n, decoding in enumerate(recorded.decodings) if decoding.finish_reason])

@@ -99,6 +99,7 @@ class Replay:
                 error = raised
 
     def _reply(self, effect: CallModel | AskPerson | AskApproval) -> Part[Any]:
+        """Return the logged reply to an effect; after the last one, pass the effect on and log its reply."""
         kind = f"model {effect.purpose}" if isinstance(effect, CallModel) else type(effect).__name__
         entry = self.next(kind)
         if entry is None:

@@ -113,6 +113,7 @@ class Batch:
         return in_order(self.requests, result, concurrency)
 
     async def _result(self, request: BatchRequest) -> BatchResult:
+        """Run a request, or resume it from the log; one whose backend fails is not logged as done."""
         entries = self._log.entries.setdefault(request.id, [])
         turn = entries[0]["turn"] if entries else self._planner.context.for_turn().turn
         try:
@@ -163,6 +164,7 @@ class Batch:
         self._log.entries[request.id].append(entry)
 
     def _read(self, header: Mapping[str, Any]) -> None:
+        """Read the results in the log. Raises RunLogError if it is of another batch or requests."""
         self._results: dict[str, BatchResult] = {}
         path = self._log.path
         if not self._log.entries:

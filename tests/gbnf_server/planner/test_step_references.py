@@ -1,4 +1,4 @@
-"""Texts to calls: what is parsed, what is refused, and how references are filled."""
+"""How references to results of earlier steps are filled in, and which are refused."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from gbnf import Tool, load_manifests
-from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.step_references import fill_references, result_entries
 from gbnf_server.system.folders import manifests_path
 from support.json_values import json_values
 
 TOOLS = {tool.name: tool for tool in load_manifests(manifests_path())}
-
-
-@given(st.dictionaries(st.text(max_size=5), json_values, max_size=4))
-def test_the_order_of_keys_makes_no_other_call(value: dict[str, Any]) -> None:
-    backwards = dict(reversed(value.items()))
-    assert canonical(value) == canonical(backwards)
-    assert json.loads(canonical(value)) == value
 
 
 def test_arguments_without_reference_stay() -> None:

@@ -1,4 +1,4 @@
-"""No text that the planner, or a failing tool, has written for the model is the answer of a run."""
+"""Which texts are no answer: calls, errors, what the model has read, and bare results."""
 
 from __future__ import annotations
 
@@ -11,41 +11,28 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.planner.events import CallBlocked, CallModel
-from gbnf_server.planner.guidance import GUIDED
+from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.system.errors import ExecutorError
-from support.by_hand import BY_NAME, Driven, call
+from support.by_hand import BY_NAME, call
 from support.effort import scaled
 from support.json_values import SIMPLE, nested
-from support.small_models import LARGE, SMALL, drive, written
+from support.small_models import (
+    ASKED_FIRST,
+    FOLDER_CALL,
+    LARGE,
+    MODES,
+    chosen,
+    drive,
+    drive_in,
+    odds,
+    written,
+)
 
-OPTIONS: Mapping[str, dict[str, Any]] = {
-    "small": SMALL,
-    "large": LARGE,
-    "json": {"call_format": "json"},
-    "small json": {"call_format": "json", "guidance": GUIDED.in_prompt()},
-    "text": {"call_format": "text"},
-    "lines": {"call_format": "lines"},
-}
 QUERY = "put lunch with Marta in my calendar tomorrow at 13:00"
 ERROR = "there is no folder 'trips'; \".\" is the workspace, and it has 'calendar.ics', 'invoices'"
 WRONG = {"name": "create_events", "arguments": {"title": "lunch"}}
 EVENT = {"name": "create_events", "arguments": {"title": "lunch", "starts": ["2026-03-06T13:00"]}}
 HONEST = "I could not do that."
-
-
-def run(mode: str, *texts: str, query: str = QUERY, replies: Any = ()) -> Driven:
-    """A run in which the model writes calls, as JSON, and answers, as text."""
-    native, by_call = mode in ("small", "large"), mode.endswith("json")
-    said = []
-    for text in texts:
-        if text.startswith('{"name"'):
-            said.append(written(json.loads(text)) if native else text)
-        else:
-            said.append(call("final_answer", message=text) if by_call else text)
-    return drive(query, *said, options=OPTIONS[mode], replies=replies)
-
-
 CASES: Mapping[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "nothing yet": ((), ()),
     "invalid twice": ((json.dumps(WRONG), json.dumps(WRONG)), ()),
@@ -59,7 +46,7 @@ CASES: Mapping[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 def texts_read(mode: str, case: str) -> list[str]:
     """All that the model has read when it writes the answer: whole messages, their paragraphs and errors."""
     calls, replies = CASES[case]
-    driven = run(mode, *calls, HONEST, HONEST, HONEST, replies=replies)
+    driven = drive_in(mode, *calls, HONEST, HONEST, HONEST, query=QUERY, replies=replies)
     messages = driven.of(CallModel)[min(len(calls), len(driven.of(CallModel)) - 1)].request.messages
     read = [tool.description() for tool in BY_NAME.values() if tool.name == "create_events"]
     for message in messages:
@@ -79,7 +66,7 @@ def texts_read(mode: str, case: str) -> list[str]:
 @pytest.mark.slow
 @settings(max_examples=scaled(100))
 @given(
-    st.sampled_from([*OPTIONS]),
+    st.sampled_from([*MODES]),
     st.sampled_from([*CASES]),
     st.data(),
     st.sampled_from(["", "It did not work: ", "Error: ", "The answer is:\n"]),
@@ -92,11 +79,11 @@ def test_what_the_model_has_read_is_no_answer(
     text = data.draw(st.sampled_from(texts_read(mode, case)))
     answer = label + (text.upper() if in_capitals and not text.startswith("{") else text) + end
     calls, replies = CASES[case]
-    run_of_it = run(mode, *calls, answer, HONEST, HONEST, HONEST, HONEST, replies=replies).run
+    run_of_it = drive_in(mode, *calls, answer, *[HONEST] * 4, query=QUERY, replies=replies).run
     assert answer.strip() not in (run_of_it.answer or "")
 
 
-@pytest.mark.parametrize("mode", OPTIONS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -106,15 +93,15 @@ def test_what_the_model_has_read_is_no_answer(
     ],
 )
 def test_an_error_in_other_words_is_an_answer(mode: str, answer: str) -> None:
-    driven = run(mode, json.dumps(EVENT), answer, replies=[ExecutorError(ERROR)])
+    driven = drive_in(mode, json.dumps(EVENT), answer, query=QUERY, replies=[ExecutorError(ERROR)])
     assert (driven.run.outcome, driven.run.answer) == ("answered", answer)
 
 
-@pytest.mark.parametrize("mode", OPTIONS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fragment", ["tool: compute", "```\ntool: nosuch\nargs:\n```", "[1]", "[1] 4.4"])
 def test_a_part_of_a_call_or_of_a_citation_is_no_answer(mode: str, fragment: str) -> None:
     asked = "compute 2+2.4, and tell the 7 dwarfs"
-    driven = run(
+    driven = drive_in(
         mode,
         call("compute", expression="2+2.4"),
         fragment,
@@ -134,21 +121,23 @@ def test_a_part_of_a_call_or_of_a_citation_is_no_answer(mode: str, fragment: str
     ],
 )
 def test_what_a_tool_has_returned_is_an_answer(mode: str, result: dict[str, Any], answer: str) -> None:
-    driven = run(mode, call("get_now"), answer, query="what time is it?", replies=[result])
+    driven = drive_in(mode, call("get_now"), answer, query="what time is it?", replies=[result])
     assert (driven.run.outcome, driven.run.answer) == ("answered", answer)
 
 
 @pytest.mark.parametrize("mode", ["large", "json", "text", "lines"])
 def test_the_day_that_the_system_prompt_has_is_an_answer(mode: str) -> None:
     answer = "Today is Thursday, 2026-03-05."
-    driven = run(mode, answer, query="what day is it?")
+    driven = drive_in(mode, answer, query="what day is it?")
     assert (driven.run.answer, driven.of(CallBlocked)) == (answer, [])
 
 
 @pytest.mark.parametrize("mode", ["large", "json", "text"])
 def test_parts_of_a_refusal_with_a_label_each_are_no_answer(mode: str) -> None:
     parts = "It did not work: the message repeats an …. It did not work: the message repeats an or …"
-    driven = run(mode, json.dumps(EVENT), ERROR, parts, HONEST, replies=[ExecutorError(ERROR)])
+    driven = drive_in(
+        mode, json.dumps(EVENT), ERROR, parts, HONEST, query=QUERY, replies=[ExecutorError(ERROR)]
+    )
     assert (driven.run.answer, len(driven.of(CallBlocked))) == (HONEST, 2)
 
 
@@ -190,7 +179,7 @@ def test_data_of_a_result_is_no_answer(
     assume(kind != "truncated" or around == "{}")
     assume(kind != "values" or around[0] in "{<`")  # behind a label they may be chosen
     answer = around.format(answer)
-    driven = run(mode, call("get_now"), answer, HONEST, query="what time is it?", replies=[result])
+    driven = drive_in(mode, call("get_now"), answer, HONEST, query="what time is it?", replies=[result])
     assert driven.run.answer == HONEST
     assert [event.refusal for event in driven.of(CallBlocked)] == ["invalid"]
 
@@ -218,20 +207,20 @@ RUNS = {"runs": [{"id": 7, "state": "failed"}, {"id": 8, "state": "ok"}]}
 def test_data_that_the_request_asks_for_or_that_says_more_is_an_answer(
     mode: str, query: str, answer: str
 ) -> None:
-    driven = run(mode, call("get_now"), answer, query=query, replies=[RUNS])
+    driven = drive_in(mode, call("get_now"), answer, query=query, replies=[RUNS])
     assert (driven.run.answer, driven.of(CallBlocked)) == (answer, [])
 
 
 @pytest.mark.parametrize("mode", ["json", "text", "lines"])
 def test_json_without_a_result_is_an_answer(mode: str) -> None:
     answer = json.dumps(RUNS)
-    assert run(mode, answer, query="write an example of two runs").run.answer == answer
+    assert drive_in(mode, answer, query="write an example of two runs").run.answer == answer
 
 
 @pytest.mark.parametrize("mode", ["large", "json", "text"])
 def test_a_model_that_answers_with_data_alone_is_salvaged(mode: str) -> None:
     texts = [call("get_now"), *[json.dumps(RUNS)] * 3, "Run 7 has failed."]
-    options = OPTIONS[mode] | {"salvage": True}
+    options = MODES[mode] | {"salvage": True}
     said = [
         call("final_answer", message=text) if mode == "json" and text[2] == "r" else text for text in texts
     ]
@@ -244,41 +233,89 @@ def test_a_model_that_answers_with_data_alone_is_salvaged(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["json", "text", "lines"])
 @pytest.mark.parametrize("broken", ['{"tool_calls":[[[', "{:tool_calls [{:name 1/2}]}", '{"toolCalls": []}'])
 def test_what_begins_like_a_call_is_no_answer(mode: str, broken: str) -> None:
-    driven = run(mode, broken, HONEST, query="what time is it?")
+    driven = drive_in(mode, broken, HONEST, query="what time is it?")
     assert driven.run.answer == HONEST
     assert [event.refusal for event in driven.of(CallBlocked)] == ["unparsed"]
 
 
-@pytest.mark.parametrize("mode", ["text", "lines", "small", "large"])
-@pytest.mark.parametrize("name", ["read_files", "final_answer"])
-def test_a_call_with_a_placeholder_is_not_made(mode: str, name: str) -> None:
-    copied = call("read_files", paths=["<paths: string>"])
-    if name == "final_answer":
-        copied = call(name, message="<message: string>") if mode in ("text", "lines") else "<message: string>"
-    driven = run(mode, copied, "It is nine.", query="what does a.txt say?")
-    assert driven.run.steps[0].refusal == "invalid"
-    assert driven.run.answer != "<message: string>"
+def test_the_wrapper_of_a_result_is_no_answer() -> None:
+    driven = drive(
+        "create a folder invoices, then find out what is in reports",
+        written(FOLDER_CALL),
+        '{"step": 1, "result": {"entries": ["invoices"]}}',
+        "It is there.",
+        replies=[{"entries": ["invoices"]}],
+    )
+    assert driven.run.answer == "It is there."
 
 
-@pytest.mark.parametrize(("mode", "is_read"), [("large", True), ("small", False)])
-def test_a_model_reads_what_it_has_said_before_a_call_of_its_template(mode: str, is_read: bool) -> None:
-    text = f"I look at the clock.\n{written(json.loads(call('get_now')))}"
-    driven = run(mode, text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
-    messages = driven.of(CallModel)[1].request.messages
-    said = [each["content"] for each in messages if each.get("tool_calls")]
-    assert ("I look at the clock." in said) == is_read
-    assert ("clock" in str(messages)) == is_read
-    assert driven.run.answer == "It is nine."
+@pytest.mark.parametrize("in_json", [False, True])
+def test_what_a_model_reads_about_a_refused_text_is_no_answer(in_json: bool) -> None:
+    query = "what do you think of all this?"
+    error = drive(query, query, "A lot.").of(CallBlocked)[0].error
+    repeated = json.dumps({"step": 1, "error": error}) if in_json else error
+    driven = drive(query, query, repeated, "A lot.")
+    assert len(driven.of(CallBlocked)) == 2
+    assert driven.run.answer == "A lot."
 
 
-@pytest.mark.parametrize("mode", ["text", "lines"])
-@pytest.mark.parametrize("after", ["", "\nObservation: 12:00"])
-def test_a_model_reads_what_it_has_said_before_a_call(mode: str, after: str) -> None:
-    text = f"I look at the clock.\n{call('get_now')}{after}"
-    driven = run(mode, text, "It is nine.", query="what time is it?", replies=[{"time": "9:00"}])
-    said, outcome = driven.of(CallModel)[1].request.messages[-2:]
-    shown = call("get_now") if mode == "text" else "tool: get_now\nargs: {}"
-    assert (said["role"], said["content"]) == ("assistant", f"I look at the clock.\n\n{shown}")
-    assert "Observation" not in outcome["content"]
-    assert driven.run.steps[0].text == text
-    assert driven.run.answer == "It is nine."
+def test_the_request_is_no_answer_to_itself() -> None:
+    query = "what do you think of all this?"
+    driven = drive(query, "What do you think of all this?", "A lot.")
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["invalid"]
+    assert driven.run.answer == "A lot."
+    assert drive("hello", "Hello!").run.answer == "Hello!"
+
+
+@pytest.mark.parametrize("key", ["arguments", "parameters"])
+@pytest.mark.parametrize(("more", "is_answer"), [("", False), (", as JSON", True)])
+def test_a_call_of_a_tool_that_does_not_exist_is_no_part_of_an_answer(
+    key: str, more: str, is_answer: bool
+) -> None:
+    text = f'In French:\n\n{{"name": "bonjour", "{key}": {{"message": "Bonjour"}}}}'
+    driven = drive(f"translate good morning into French{more}", text, "Bonjour.")
+    assert driven.run.answer == (text if is_answer else "Bonjour.")
+
+
+def test_a_call_that_is_not_offered_is_no_answer() -> None:
+    call = f">{json.dumps({'name': 'find_files', 'arguments': {'base_path': '.', 'pattern': '*'}})}"
+    driven = drive("hello", call, "Hello!", options=LARGE)
+    assert [blocked.refusal for blocked in driven.of(CallBlocked)] == ["unparsed"]
+    assert driven.run.answer == "Hello!"
+
+
+def test_a_bare_result_with_escaped_brackets_is_no_answer() -> None:
+    texts = [
+        written(FOLDER_CALL),
+        '\\u003ctool_response>\n{"step": 1}\n\\u003c/tool_response>',
+        "It is there.",
+    ]
+    query = "create a folder invoices, then find out what is in reports"
+    assert drive(query, *texts, replies=[{"entries": ["invoices"]}]).run.answer == "It is there."
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("You can use the `find_events_empty` function to find free slots.", True),
+        ("I can call find_events_empty, create_events and create_dirs.", False),
+        ("You could use create_dirs.", False),  # it is not offered
+        ("I cannot use find_events_empty without a day.", False),
+        ("She is free at ten.", False),
+    ],
+)
+def test_a_text_that_proposes_the_tool_is_no_answer(text: str, calls: bool) -> None:
+    found = {"name": "find_events_empty", "arguments": {"period": "today"}}
+    texts: list[Any] = [chosen({"find_events_empty": 0.9, "compute": 0.1}), odds(-9), text]
+    driven = drive(
+        "could I squeeze Ann in?",
+        *texts,
+        written(found),
+        "At ten.",
+        options=ASKED_FIRST,
+        replies=[{"entries": ["10:00/11:00"]}],
+    )
+    assert bool(driven.of(ExecuteTool)) == calls
+    if calls:
+        assert driven.of(StepStarted)[1].tools == ("find_events_empty",)
+    assert driven.run.outcome == "answered"

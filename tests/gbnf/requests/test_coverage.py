@@ -1,4 +1,4 @@
-"""Further calls of a request that lists values."""
+"""Further calls of a request that lists values, and what of it calls have."""
 
 from __future__ import annotations
 

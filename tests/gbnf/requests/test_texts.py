@@ -1,0 +1,473 @@
+"""Texts of a call as its request has them: in its spelling, dictated, read from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gbnf.requests.texts import (
+    appends,
+    as_requested,
+    is_only_source,
+    unnamed_files,
+    with_content,
+    with_folders,
+    with_known_paths,
+    with_message,
+    with_sources,
+)
+from gbnf.tools import Tool
+from support.json_values import json_values
+
+NOTE = 'save "pay the gardener" as a note in todo/garden.md'
+TAXES = "the tax on $30.45 in Chicago, Illinois and $52 in Sacramento, California"
+EVENTS = "gym on 2026-11-23 at 07:00, then dinner with Leo on 2026-11-24 at 20:30"
+LIST = "write milk and bread to shopping.txt"
+HELLO = "save the text hello world to hello_world.txt"
+TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/packing.txt"
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "meant"),
+    [
+        ("save oats to lists/shop.txt", {"path": "shop.txt"}, {"path": "lists/shop.txt"}),
+        ("save oats to lists/shop.txt and shop.txt", {"path": "shop.txt"}, {"path": "shop.txt"}),
+        (
+            "save buy oats to shop.txt",
+            {"files": [{"path": "shop.txt", "content": "Buy oats to shop.txt"}]},
+            {"files": [{"path": "shop.txt", "content": "buy oats"}]},
+        ),
+        (
+            NOTE,
+            {"path": "todo/garden.md", "content": NOTE},
+            {"path": "todo/garden.md", "content": "pay the gardener"},
+        ),
+        (NOTE, {"content": "Pay The Gardener"}, {"content": "pay the gardener"}),
+        (NOTE, {"content": "pay her"}, {"content": "pay her"}),
+        ("write the text oats and honey to a.txt", {"t": "oats\nhoney"}, {"t": "oats and honey"}),
+        ("write the text oats and honey to a.txt", {"t": "oats"}, {"t": "oats"}),  # a word of it
+        ("write the text oats and honey to a.txt", {"t": "oats, honey, rye"}, {"t": "oats, honey, rye"}),
+        ("write oats and honey to a.txt", {"t": "oats\nhoney"}, {"t": "oats and honey"}),
+        ("write a poem about honey to a.txt", {"t": "honey, honey"}, {"t": "honey, honey"}),
+        ("write a poem about honey", {"t": "poem\nabout honey"}, {"t": "poem\nabout honey"}),  # to nowhere
+        (TRIP, {"t": "Passport and tickets for Rome"}, {"t": "passport and tickets"}),
+        (LIST, {"t": "Milk and bread are great choices."}, {"t": "milk and bread"}),
+        (LIST, {"t": "The milk and bread"}, {"t": "The milk and bread"}),
+        ("salva il testo latte e pane in a.txt", {"t": "La testo latte e pane"}, {"t": "latte e pane"}),
+        ("save the words big blue whale in a.txt", {"t": 'It is "big blue whale".'}, {"t": "big blue whale"}),
+        ("write a long letter to a.txt", {"t": "A long letter\nDear Ada"}, {"t": "A long letter\nDear Ada"}),
+        ("write notes about Rome to a.txt", {"t": "Notes about Rome\nOld"}, {"t": "Notes about Rome\nOld"}),
+        (LIST, {"t": "Milk and bread\n- white bread"}, {"t": "Milk and bread\n- white bread"}),
+        (LIST, {"t": "Milk and bread: for Ada"}, {"t": "Milk and bread: for Ada"}),
+        (
+            HELLO,
+            {"path": "hello_world.txt", "t": "It says hello world"},
+            {"path": "hello_world.txt", "t": "hello world"},
+        ),
+        ("write dear Ada to a.txt", {"t": "Dear Ada, how are you?"}, {"t": "Dear Ada, how are you?"}),
+        ("write call notes to a.txt", {"title": "Call notes review"}, {"title": "Call notes review"}),
+        ("scrivi due poesie su a.txt", {"t": "Due poesie sono qui"}, {"t": "Due poesie sono qui"}),
+        ("put the line count of a.txt in b.txt", {"t": "Count of a.txt: ten"}, {"t": "Count of a.txt: ten"}),
+        (
+            TAXES,
+            {"city": "Oslo, Illinois", "state": "Illinois"},
+            {"city": "Oslo, Illinois", "state": "Illinois"},
+        ),
+        (TAXES, {"city": "Chicago, Illinois", "state": "Illinois"}, {"city": "Chicago", "state": "Illinois"}),
+        (TAXES, {"city": "Chicago, Illinois"}, {"city": "Chicago, Illinois"}),
+        (TRIP, {"t": "Passport and tickets: 2"}, {"t": "Passport and tickets: 2"}),
+        (
+            "write the known price to p.txt",
+            {"t": "The known price: 21 txt"},
+            {"t": "The known price: 21 txt"},
+        ),
+        (EVENTS, {"at": ["2026-11-23T07:00", "2026-11-23T17:00"]}, {"at": ["2026-11-23T07:00"]}),
+        (
+            EVENTS,
+            {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
+            {"at": ["2026-11-23T07:00", "2026-11-24T20:30"]},
+        ),
+        (EVENTS, {"at": ["2027-01-01", "2027-01-02"]}, {"at": ["2027-01-01", "2027-01-02"]}),
+        (
+            "before I forget it: put call the plumber into a.txt",
+            {"t": "Before I forget it: put call the plumber into a.txt."},
+            {"t": "call the plumber"},
+        ),
+        *(
+            (request_, {"t": text}, {"t": text})
+            for request_, text in [
+                ("make list.md, it should have oats and milk in it", "# List"),
+                ("make a.txt, it should contain meet at 8.30 pm", "meet at 8.30 pm"),
+                ("make a.txt, it should say I am out. Back on Monday.", "I am out. Back on Monday."),
+                ("make a.md, it should have a title Project Zebra", "Project Zebra"),
+                ("make a.json, it should contain name Ann and age 30", '{"name": "Ann", "age": 30}'),
+                ("write 'write tests to tests/test_a.py' to todo.md", "write tests to tests/test_a.py"),
+                ("remind me at 9 to save the invoice to march.pdf", "save the invoice to march.pdf, at 9"),
+                ("write oats to a.txt", "Shall I write oats to a.txt or to b.txt?"),
+                ("add the comment '# write x to out.txt' to run.py", "# write x to out.txt\nprint(1)"),
+            ]
+        ),
+        ("the factorials of 5,10 and 15", {"n": 510}, {"n": 5}),
+        ("the factorials of 5,10 and 510", {"n": 510}, {"n": 510}),
+        ("5,100 euro", {"n": 5100}, {"n": 5100}),
+        ("at 18:00", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00"}),
+        ("at 18:00 UTC", {"at": "2026-11-24T18:00:00Z"}, {"at": "2026-11-24T18:00:00Z"}),
+        (
+            "block it from 14:00 to 16:30",
+            {"starts": ["2026-11-22T14:00", "2026-11-22T16:30"]},
+            {"starts": ["2026-11-22T14:00/2026-11-22T16:30"]},
+        ),
+        ("at 14:00 and at 16:30", {"starts": ["T14:00", "T16:30"]}, {"starts": ["T14:00", "T16:30"]}),
+        ("mail ann@example.com", {"to": ["ann@example.com", "me"]}, {"to": ["ann@example.com"]}),
+        ("action films", {"genres": ["action", "sci-fi"]}, {"genres": ["action", "sci-fi"]}),
+        ("read b.txt", {"paths": ["b.txt", "known.txt"]}, {"paths": ["b.txt", "known.txt"]}),
+        ("", {"a": "", "b": None, "c": 1, "d": [], "e": {}}, {"a": "", "b": None, "c": 1, "d": [], "e": {}}),
+    ],
+)
+def test_texts_are_written_as_the_request_spells_them(
+    request_: str, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    assert as_requested(written, request_, '["known.txt"]') == meant
+    assert as_requested(meant, request_, '["known.txt"]') == meant
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "meant"),
+    [
+        ("what is 18 % of 250?", "18 / 250", "18 / 100 * 250"),
+        ("what is 18% of $250?", "250 * 18", "18 / 100 * 250"),
+        ("18 percent of 2.5", "18 % 2.5", "18 / 100 * 2.5"),
+        ("quanto è il 20 per cento di 80?", "20 / 80", "20 / 100 * 80"),
+        ("quanto fa 48 per 17?", "48 / 17", "48 * 17"),
+        ("how much is 48 times 17", "48 + 17", "48 * 17"),
+        ("100 minus 7.5", "7.5 - 100", "100 - 7.5"),
+        ("12 diviso per 5", "5 / 12", "12 / 5"),
+        ("quanto è 9896 ** 5?", "9896 * 5", "9896 ** 5"),
+        ("2 ^ 10", "2 * 10", "2 ** 10"),
+        ("10 plus 4975 times 4, into a.txt", "10 + 4975", "10 + 4975 * 4"),
+        ("3 × 4 ÷ 5", "3 + 4", "3 * 4 / 5"),
+        # as the model has it: with other numbers, or of a request that says more
+        ("what is 18 % of 250?", "0.18 * 250", None),
+        ("what is 18 % of 250?", "18 / 100 * 250", None),
+        ("what is 12*31?", "12 * 31", None),
+        ("minus 5 plus 3", "-5 + 3", None),
+        ("what is -5 plus 3?", "-5 + 3", None),
+        ("half of 8 plus 4", "8 / 2 + 4", None),
+        ("18 % of 250 plus 3", "18 + 250", None),
+        ("twice 5 plus 3", "2 * 5 + 3", None),
+        ("(2 + 3) * 4", "(2 + 3) * 4", None),
+        ("10 plus 5 times 4", "10 + 20", None),  # the second of two steps
+        ("1 + 2 or 3 + 4", "1 - 2", None),
+        ("2 + 3,5", "2 - 3", None),
+        ("100 + 20 %", "100 * 20", None),
+        ("from 3-4 + 5/6", "3 * 5", None),
+        # of a number that is there twice, nobody knows which is meant
+        ("what is 10 + 5 and 10 - 5?", "10 - 5", None),
+        ("compute 20 + 4 and 20 / 4", "20 / 4", None),
+        ("compute (2 + 3) * 2", "(2 + 3) * 2", None),
+        ("100 * 12 - 100", "100 * 12 - 100", None),
+        ("quanto fa 7 per 7 più 2", "7 * 7 + 2", None),
+        ("split 4 + 8 euros among 4 people", "(4 + 8) / 4", None),
+        ("the average of 2 + 4", "(2 + 4) / 2", None),
+        ("il triplo di 3 + 4", "3 * (3 + 4)", None),
+        ("quanto è 9896 ** 5, e proponi spazi di 15 minuti", "9896 * 5", "9896 ** 5"),
+        ("10 + 5 + 2, in 3 parts", "10 + 5", None),
+        ("what is 20 % off 80?", "80 - 20", None),
+        ("100 plus 20 %", "100 * 20", None),
+        ("drive 50 per 2 hours", "50 / 2", None),
+        ("what is 18 % of 250?", "18 of 250", None),
+    ],
+)
+def test_a_calculation_in_words_is_the_one_that_the_request_has(
+    request_: str, written: str, meant: str | None
+) -> None:
+    expected = {"expression": written if meant is None else meant}
+    assert as_requested({"expression": written}, request_) == expected
+
+
+ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "message"),
+    [
+        ("tell ann@example.com I can't make it", "I cannot send mail.", "I can't make it"),
+        ("please let ann@example.com know that dinner is at 8.30.", "Sorry.", "dinner is at 8.30"),
+        ("mail ann@example.com: the train is late", "Hello Ann!", "the train is late"),
+        ("mail ann@example.com saying that it rains", "", "it rains"),
+        ("send a note to ann@example.com: milk and bread", "Hello!", "milk and bread"),
+        ("mail to ann@example.com: the red one, milk and bread.", "", "the red one, milk and bread"),
+        ("scrivi a ann@example.com che la cena è alle otto", "Ciao!", "la cena è alle otto"),
+        # as the model words it: in other words, in another language, from results
+        ("let ann@example.com know that dinner is at eight", "Dinner is ready at eight.", None),
+        ("tell ann@example.com that she was right", "You were right.", None),
+        ("tell ann@example.com that the meeting is off, in Italian", "La riunione è annullata.", None),
+        ("mail ann@example.com: the contents of notes.txt", "oats", None),
+        # nothing is dictated, or only a part of the request
+        ("tell ann@example.com what is in a.txt", "Hello!", None),
+        ("tell ann@example.com the sum of the numbers", "Hello!", None),
+        ("tell ann@example.com to come at eight", "Hello!", None),
+        ("let ann@example.com know the result", "Hello!", None),
+        ("mail ann@example.com that it rains and then delete a.txt", "Hello!", None),
+        ("mail ann@example.com: say hi to her family", "Hi Ann!", None),
+        ("write to ann@example.com: the server is down", "I cannot access the server; it is down.", None),
+        ("let ann@example.com know that we ship on Friday", "Hi " * 2000 + "we ship", None),
+        ("mail bob@example.com that it rains", "Hello!", None),  # somebody else
+    ],
+)
+def test_a_message_is_the_one_that_the_request_dictates(
+    request_: str, written: str, message: str | None
+) -> None:
+    expected = written if message is None else message
+    assert with_message({**ANN, "body": written}, request_) == {**ANN, "body": expected}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("Please tell me if you need anything.", "I can't make it on Thursday"),
+        ("I can't come on Thursday.", None),
+        ("Thursday is not possible.", None),
+    ],
+)
+def test_a_message_that_is_the_subject_is_the_text_where_that_has_nothing_of_it(
+    body: str, message: str | None
+) -> None:
+    call = {"to": ["ann@example.com"], "subject": "I can't make it on Thursday"}
+    request_ = "tell ann@example.com I can't make it on Thursday"
+    assert with_message({**call, "body": body}, request_) == {**call, "body": message or body}
+    assert with_message({**ANN, "body": body}, request_) == {**ANN, "body": body}
+
+
+def test_a_list_that_is_mailed_is_not_told_in_other_words() -> None:
+    call = {"to": ["ann@example.com"], "subject": "Milk and bread", "body": "I have just bought the milk."}
+    expected = {**call, "body": "milk and bread"}
+    assert with_message(call, "mail ann@example.com: milk and bread") == expected
+    told = {**call, "body": "Please buy: milk (2 l) and a loaf of bread."}
+    assert with_message(told, "mail ann@example.com: milk and bread") == told
+
+
+def test_a_message_that_a_call_has_is_in_no_other_text_of_it() -> None:
+    call = {**ANN, "body": "The train is late.", "html_body": "", "attachment": {"content": ""}}
+    assert with_message(call, "mail ann@example.com: the train is late") == call
+
+
+@pytest.mark.parametrize(
+    ("request_", "read", "meant"),
+    [
+        ("write 'pen' to list.xml. Also read burden.xml and mail it", ["list.xml"], ["burden.xml"]),
+        ("save 'x' to a.txt, open b.txt and c.txt", ["a.txt"], ["b.txt"]),
+        ("do not read secrets.txt, only show me plan.txt", ["plan.txt"], None),
+        ("save x to plan.txt, don't open a.txt", ["plan.txt"], None),
+        ("add milk to list.txt and then read notes.txt to me", ["list.txt"], None),
+        ("show me plan.md, it was translated from piano.md", ["plan.md"], None),
+        ("I already read a.txt, now write to b.txt what it says", ["b.txt"], None),
+        ("show b.txt first, then open a.txt", ["b.txt"], None),
+        ("read a.txt and write it to b.txt", ["a.txt"], None),
+        ("read a.txt and write it to b.txt", ["a.txt", "b.txt"], None),
+        ("read a.txt and mail it to ann@example.com", ["notes.txt"], None),  # it looks elsewhere
+        ("does b.txt say what a.txt says?", ["b.txt"], None),
+        ("read done.txt, and write it to b.txt", ["b.txt"], None),
+    ],
+)
+def test_the_file_that_a_request_says_to_read_is_read(
+    request_: str, read: list[str], meant: list[str] | None
+) -> None:
+    assert with_sources({"paths": read}, request_, {"done.txt"}) == {"paths": meant or read}
+    assert with_sources({"path": read[0]}, request_, {"done.txt"}) == {"path": read[0]}
+
+
+@pytest.mark.parametrize("repeated", ["tomatoes, ", "mozzarella di bufala, ", "a b c "])
+def test_a_long_list_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
+    request_ = f"tell ann@example.com: {repeated * 8}basil and olive oil"
+    call = {**ANN, "subject": request_.partition(": ")[2], "body": "Hello!"}
+    assert with_message(call, request_)["to"] == ANN["to"]
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        " ",
+        "that ",
+        "1 + ",
+        "2 * 3 ",
+        "ann@example.com, ",
+        "a. ",
+        "should have ",
+        "read a.txt ",
+        "save x to a.txt, ",
+    ],
+)
+def test_a_long_request_is_searched_before_the_time_limit_of_tests(repeated: str) -> None:
+    written = {**ANN, "body": "Hello!"}
+    request_ = f"tell ann@example.com: {repeated * 2000}?x"
+    assert with_message(written, request_) == as_requested(written, request_) == written
+    with_sources({"paths": ["a.txt"]}, request_, ())
+    with_folders({"paths": ["a/b.txt"]}, request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "unnamed"),
+    [
+        ("delete old/draft.txt", {"old/final.txt"}),
+        ("please remove Draft.txt from old", {"old/final.txt"}),
+        ("delete ./old/draft.txt", {"old/final.txt"}),
+        ("elimina draft.txt dalla cartella old", {"old/final.txt"}),
+        ("delete old/draft.txt and old/final.txt", set()),
+        ("delete old/draft.txt and its duplicates", set()),
+        ("delete the files in old, not old/draft.txt", set()),
+        ("delete everything but old/draft.txt", set()),
+        ("clean up old without deleting draft.txt", set()),
+        ("svuota old ma tieni draft.txt", set()),
+        ("delete the drafts in old and write done to log.txt", set()),
+        ("read old/draft.txt and delete the files listed there", set()),
+        ("delete draft and old/final.txt", set()),
+        ("send old/draft.txt to ada@example.com and the team", set()),
+        ("delete old/other.txt", set()),
+        ("delete what is in old", set()),
+        ("", set()),
+    ],
+)
+def test_files_that_a_request_does_not_name_are_found_beside_those_that_it_names(
+    request_: str, unnamed: set[str]
+) -> None:
+    entries = ["old/draft.txt", "old/final.txt", "team@example.com"]
+    assert unnamed_files({"paths": [*entries, "new.txt"], "n": 1}, request_, entries) == unnamed
+    assert not unnamed_files({"paths": entries}, request_, ["other.txt"])
+
+
+READ = ["the key is under the stone", "call Ada"]
+PASSED_ON = "the key is under the stone\ncall Ada"
+
+
+@pytest.mark.parametrize(
+    ("request_", "written", "passed_on"),
+    [
+        ("read a.txt and write the same text to b.txt", {"content": "This is the content"}, True),
+        ("mail ada@example.com what is in the report", {"body": "See below.", "subject": "Report"}, True),
+        ("leggi a.txt e manda il contenuto a b@example.com", {"body": "Ecco."}, True),
+        ("read a.txt and mail it to b@example.com", {"body": "Key: under the stone. Call Ada!"}, False),
+        ("read a.txt and mail a summary of it to b@example.com", {"body": "About a key."}, False),
+        ("read a.txt, then mail 'hello' to b@example.com", {"body": "hello"}, False),
+        ("read a.txt and mail the first line of it to b@example.com", {"body": "Key under the stone"}, False),
+        ("read a.txt and write a reply to it to b.txt", {"content": "I have called Ada."}, False),
+        ("read a.txt and mail it to b@example.com", {"content_type": "text/plain"}, False),
+        ("read a.txt and mail it to b@example.com", {"mail_body": "See below."}, True),
+        ("read a.txt, then greet b@example.com", {"body": "Good day."}, False),
+        ("read a.txt and name it in my calendar", {"title": "Reading"}, False),
+    ],
+)
+def test_what_was_read_is_passed_on(request_: str, written: dict[str, Any], passed_on: bool) -> None:
+    name = next(iter(written))
+    expected = {**written, name: PASSED_ON} if passed_on else written
+    assert with_content(written, request_, READ) == expected
+    nested = {"files": [{"path": "b.txt", **written}]}
+    assert with_content(nested, request_, READ) == {"files": [{"path": "b.txt", **expected}]}
+    assert with_content(written, request_, []) == written
+
+
+@pytest.mark.parametrize(
+    ("request_", "path", "is_source"),
+    [
+        ("read alpha.txt and write the same text to beta.txt", "alpha.txt", True),
+        ("read alpha.txt and write the same text to beta.txt", "beta.txt", False),
+        ("leggi il file a.txt e scrivilo in b.txt", "a.txt", True),
+        ("read a.txt and delete it", "a.txt", False),
+        ("read a.txt, write it to b.txt and delete a.txt", "a.txt", False),
+        ("open a.txt and write hello to a.txt", "a.txt", False),
+        ("write hello to a.txt", "a.txt", False),
+    ],
+)
+def test_a_file_that_is_only_to_be_read(request_: str, path: str, is_source: bool) -> None:
+    assert is_only_source({"files": [{"path": path, "content": "x"}]}, request_) is is_source
+    assert not is_only_source({"files": [{"path": "other.txt", "content": "x"}]}, request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "adds"),
+    [
+        ("add a line with oat milk to groceries.txt, don't lose what is there", "groceries.txt"),
+        ("append 'x' to notes/a.txt.", "notes/a.txt"),
+        ("aggiungi latte a spesa.txt", "spesa.txt"),
+        ("add lunch with Ann to my calendar", ""),
+        ("add 3 and 4 and write it to a.txt", ""),
+    ],
+)
+@given(
+    kept=st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True),
+    new=st.text("xyz", min_size=1),
+)
+def test_what_is_added_to_a_file_keeps_what_is_in_it(
+    request_: str, adds: str, kept: list[str], new: str
+) -> None:
+    assert appends(request_) == adds
+    whole = "\n".join([*kept, new])
+    for content in (new, whole) if adds else ():
+        written = with_content(
+            {"files": [{"path": "a.txt", "content": content}]}, request_, ["\n".join(kept)]
+        )
+        assert written == {"files": [{"path": "a.txt", "content": whole}]}
+    if adds:
+        assert with_content({"content": new}, request_, ["notes/a.txt"]) == {"content": new}
+
+
+@pytest.mark.parametrize(("entry", "is_passed_on"), [("225", True), ("what is 15 * 15?", False)])
+def test_the_answer_is_a_number_that_was_found(entry: str, is_passed_on: bool) -> None:
+    request_ = "work out 15 * 15 and let boss@example.com have the answer by mail"
+    written = {"body": "I am sending the result."}
+    assert with_content(written, request_, [entry]) == ({"body": entry} if is_passed_on else written)
+
+
+SEARCH = Tool(
+    "search",
+    descriptions={"en": "Search a folder; the shared one is /srv/data."},
+    args={"type": "object", "properties": {"base_path": {"type": "string"}, "text": {"type": "string"}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "folder", "searched"),
+    [
+        ("i lost a file", "path/to/workspace", "."),
+        ("show my pdfs", "/home/user/documents", "."),
+        ("find markdown in the notes folder", "notes", "notes"),
+        ("delete the log files in build", "build/logs", "build/logs"),  # half of it is named
+        ("show the bills", "Bills", "Bills"),
+        ("read what was found", "trips/rome", "trips/rome"),  # it is in a result
+        ("show my pdfs", "/srv/data", "/srv/data"),  # it is in the description
+        ("show my pdfs", ".", "."),
+        ("show my pdfs", ".\\", "."),
+        ("show the notes of May", "notes\\may\\", "notes/may"),
+        ("show C:\\notes", "C:\\notes", "C:\\notes"),
+    ],
+)
+def test_nothing_is_searched_where_nobody_has_said(request_: str, folder: str, searched: str) -> None:
+    known = f'{request_} ["trips/rome"]'
+    arguments = {"base_path": folder, "text": "path/to/workspace"}
+    assert with_known_paths(arguments, SEARCH, known) == arguments | {"base_path": searched}
+
+
+@given(st.dictionaries(st.sampled_from(["base_currency", "director", "database", "text", "n"]), json_values))
+def test_only_paths_change(arguments: dict[str, Any]) -> None:
+    assert with_known_paths(arguments, SEARCH, "anything") == arguments
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["a", "\\", "a\\", "._", "*-"])
+def test_hostile_paths_take_linear_work(unit: str) -> None:
+    path = unit * (200_000 // len(unit)) + "!"
+    assert with_known_paths({"path": path, "base_path": path}, SEARCH, "a").keys() == {"path", "base_path"}
+
+
+@given(st.text(max_size=80), st.dictionaries(st.text(max_size=4), json_values, max_size=4))
+def test_nothing_changes_but_texts_lists_and_joined_numbers(request_: str, arguments: dict[str, Any]) -> None:
+    changed = as_requested(arguments, request_)
+    assert changed.keys() == arguments.keys()
+    for key, value in arguments.items():
+        if not isinstance(value, str | list | dict) and str(value) not in request_.replace(",", ""):
+            assert changed[key] == value
+    if not request_:
+        assert changed == arguments
