@@ -165,8 +165,7 @@ class Lowering:
         while self._postponed:
             late = self._postponed.popleft()
             self._rule = late.ref.name
-            production = self._lower(late.values, late.location, late.syntax)
-            self.table.define(late.ref, production)
+            self.table.define(late.ref, self._lower(late.values, late.location, late.syntax))
         return ref
 
     def value(self, subschemas: Conjunction, location: SchemaLocation, syntax: AnySyntax) -> Expr:
