@@ -71,6 +71,11 @@ def map_json(value: Any, scalar: Callable[[Any], Any], key: Callable[[str], str]
             return scalar(value)
 
 
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with `change` applied to each string and key in it."""
+    return map_json(value, lambda part: change(part) if isinstance(part, str) else part, change)
+
+
 def json_of(value: Any) -> str:
     """Return a value as JSON on one line, not escaped to ASCII."""
     return json.dumps(value, ensure_ascii=False)

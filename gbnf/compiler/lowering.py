@@ -165,8 +165,7 @@ class Lowering:
         while self._postponed:
             late = self._postponed.popleft()
             self._rule = late.ref.name
-            production = self._lower(late.values, late.location, late.syntax)
-            self.table.define(late.ref, production)
+            self.table.define(late.ref, self._lower(late.values, late.location, late.syntax))
         return ref
 
     def value(self, subschemas: Conjunction, location: SchemaLocation, syntax: AnySyntax) -> Expr:
@@ -413,11 +412,10 @@ class Lowering:
     # Arrays
 
     def _array(self, shape: Array, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
-        if shape == ANY_ARRAY:
+        if is_any := shape == ANY_ARRAY:
             reason = "no items are declared, so the array may contain anything"
             self.report.add("free_form", location.pointer, "items", reason)
-            return self._anything.values("array", syntax)
-        if self._too_deep(location, "items"):
+        if is_any or self._too_deep(location, "items"):
             return self._anything.values("array", syntax)
         spend(PART_WORK * (1 + len(shape.prefix)))
         items = self._items(shape, location, syntax.item())
@@ -479,11 +477,10 @@ class Lowering:
     # Objects
 
     def _object(self, shape: Object, location: SchemaLocation, syntax: ValueSyntax) -> Expr:
-        if shape == ANY_OBJECT:
+        if is_any := shape == ANY_OBJECT:
             reason = "no properties are declared, so the object may contain anything"
             self.report.add("free_form", location.pointer, "properties", reason)
-            return self._anything.values("object", syntax)
-        if self._too_deep(location, "properties"):
+        if is_any or self._too_deep(location, "properties"):
             return self._anything.values("object", syntax)
         if len(shape.properties) > MAX_PROPERTIES:
             reason = f"it declares more than {MAX_PROPERTIES} properties, so any object is allowed"

@@ -337,8 +337,7 @@ def _scalar(field: _LineField, text: str) -> Any:
         text = next((day.isoformat() for day in dates_in(text)), text)
     if field.location.types == {"string"} and not field.location.listed:
         return text
-    value = _leading(text, field)[0]
-    return parse_json(json_of_raw(value, field.location.types, quoted=False))
+    return parse_json(json_of_raw(_leading(text, field)[0], field.location.types, quoted=False))
 
 
 def _leading(text: str, field: _LineField) -> tuple[str, str]:

@@ -83,6 +83,13 @@ class _PatternParser:
             self.index = match.end()
         return match
 
+    def take_char(self, problem: str, position: int) -> str:
+        """Consume a character. Raises MalformedPatternError for `problem` at the end of the pattern."""
+        if self.index >= len(self.pattern):
+            raise self.malformed(problem, position)
+        self.index += 1
+        return self.pattern[self.index - 1]
+
     def read_class(self, position: int) -> CharSet:
         """Read a class after its opening bracket."""
         negated = self.looking_at("^")
@@ -109,10 +116,7 @@ class _PatternParser:
         return ~chars if negated else chars
 
     def _class_atom(self, position: int) -> str | CharSet:
-        if self.index >= len(self.pattern):
-            raise self.malformed("the class is not closed", position)
-        char = self.pattern[self.index]
-        self.index += 1
+        char = self.take_char("the class is not closed", position)
         if char != "\\":
             return char
         if self.looking_at("b"):
@@ -122,10 +126,7 @@ class _PatternParser:
 
     def read_escape(self, position: int) -> str | CharSet:
         """Read an escape after its backslash: a character, or a set of them."""
-        if self.index >= len(self.pattern):
-            raise self.malformed("a backslash at the end", position)
-        char = self.pattern[self.index]
-        self.index += 1
+        char = self.take_char("a backslash at the end", position)
         if char in ESCAPED:
             return ESCAPED[char]
         if char in _CONTROLS:
@@ -211,8 +212,7 @@ class _PatternParser:
             bounds = low, high
         else:
             return None
-        if self.looking_at("?"):
-            self.index += 1
+        self.index += self.looking_at("?")
         return bounds
 
     def _char(self, code_point: int) -> PatternNode:
@@ -285,21 +285,17 @@ class _PatternParser:
 
     def _escape(self, position: int) -> PatternNode:
         """Parse an escape after its backslash, outside a class."""
-        if self.index >= len(self.pattern):
-            raise self.malformed("a backslash at the end", position)
-        char = self.pattern[self.index]
+        char = self.take_char("a backslash at the end", position)
         match char:
             case "b" | "B":
-                self.index += 1
                 return Boundary(negated=char == "B")
             case "A":
-                self.index += 1
                 return Start()
             case "Z" | "z":
-                self.index += 1
                 return End()
             case "k" if re.search(r"\(\?P?<[^=!]", self.pattern):
                 raise self.unsupported("a backreference is not regular", position)
+        self.index -= 1
         if char in "123456789":
             digits = re.compile(r"\d+").match(self.pattern, self.index)
             assert digits, "a digit comes next"

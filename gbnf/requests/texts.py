@@ -409,12 +409,7 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
 def contents(arguments: Mapping[str, Any]) -> list[str]:
     """Return what a call writes into files and messages."""
     texts: list[str] = []
-
-    def add(text: str, name: str) -> str:
-        texts.extend([text] if _CONTENT_NAME.fullmatch(name) else [])
-        return text
-
-    _each_text(arguments, add)
+    _each_text(arguments, lambda text, name: texts.extend([text] if _CONTENT_NAME.fullmatch(name) else []))
     return texts
 
 
@@ -523,7 +518,7 @@ def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
 
 def _each_text(
     value: Any,
-    change: Callable[[str, str], str],
+    change: Callable[[str, str], str | None],
     select: Callable[[list[Any]], list[Any]] = list,
     numbers: Mapping[int, int] = MappingProxyType({}),
     name: str = "",

@@ -102,8 +102,7 @@ class Expander:
     def _expand(self, subschemas: Conjunction) -> ValueSet:
         self._open.add(subschemas)
         try:
-            flat = self._flattener.flatten(subschemas)
-            values = self._value_sets[subschemas] = self._solve(flat)
+            values = self._value_sets[subschemas] = self._solve(self._flattener.flatten(subschemas))
         finally:
             self._open.discard(subschemas)
         return values

@@ -183,8 +183,7 @@ class ArgumentsModel:
 
     def json_schema(self) -> dict[str, Any]:
         """Return the schema of the arguments. Raises InvalidArgumentError."""
-        schema = json_schema_of(self._model)
-        return {key: value for key, value in schema.items() if key != "title"}
+        return {key: value for key, value in json_schema_of(self._model).items() if key != "title"}
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments, converted. Raises InvalidArgumentError."""

@@ -216,11 +216,9 @@ class ValueGenerator:
         )
 
     def _object(self, draw: st.DrawFn, conjuncts: Sequence[Mapping[str, Any]], depth: int) -> dict[str, Any]:
-        declared = list(
-            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("properties", ()))
-        )
-        required = list(
-            dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get("required", ()))
+        declared, required = (
+            list(dict.fromkeys(name for conjunct in conjuncts for name in conjunct.get(keyword, ())))
+            for keyword in ("properties", "required")
         )
         present = {
             name: name in required or (depth < _DEPTH and draw(st.booleans()))

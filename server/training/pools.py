@@ -41,8 +41,7 @@ def pool_for(random: Source, request: str, needed: frozenset[str]) -> tuple[str,
     if kind < 0.6:
         return usual if needed.issubset(usual) else tuple(sorted({*usual, *needed}))
     others = [name for name in (names if kind < 0.7 else usual) if name not in needed]
-    size = random.randint(0, len(others))
-    chosen = sorted([*needed, *random.sample(others, size)])
+    chosen = sorted([*needed, *random.sample(others, random.randint(0, len(others)))])
     if kind > 0.95:
         random.shuffle(chosen)
     return tuple(chosen)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf.strict_json import InvalidJsonError, map_json, nests_deeper, parse_json
+from gbnf.strict_json import InvalidJsonError, map_json, map_texts, nests_deeper, parse_json
 from gbnf.surrogates import has_surrogate, replace_lone_surrogates
 from support.json_values import json_values
 
@@ -72,6 +72,8 @@ def test_every_scalar_and_key_of_a_value_is_mapped(value: Any) -> None:
     assert map_json(value, lambda scalar: scalar) == value
     mapped = map_json(value, lambda scalar: [scalar], lambda key: f"{key}!")
     assert map_json(mapped, lambda scalar: scalar, lambda key: key.removesuffix("!")) == nested(value)
+    changed = map_texts(value, lambda text: f"{text}!")
+    assert map_texts(changed, lambda text: text.removesuffix("!")) == value
 
 
 def nested(value: Any) -> Any:

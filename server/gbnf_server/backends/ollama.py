@@ -28,6 +28,7 @@ import httpx
 
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.messages import PromptStyle
+from gbnf.strict_json import map_texts
 from gbnf_server.backends.base import (
     BackendEvent,
     Completion,
@@ -41,7 +42,7 @@ from gbnf_server.backends.base import (
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message
-from gbnf_server.backends.prompts import TemplateRoles, adapt_messages, escape_texts
+from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
 from gbnf_server.system.errors import (
     ContextOverflowError,
@@ -136,7 +137,7 @@ class Ollama(HttpBackend):
         elif request.reasoning:
             body["think"] = True
         if request.tools:
-            body["tools"] = escape_texts(list(request.tools), escape_control_tokens)
+            body["tools"] = map_texts(list(request.tools), escape_control_tokens)
         if request.stop:
             body["options"]["stop"] = list(request.stop)
         return body

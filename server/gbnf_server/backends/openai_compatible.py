@@ -33,6 +33,7 @@ from gbnf.prompts.control_tokens import (
 )
 from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
+from gbnf.strict_json import map_texts
 from gbnf.tool_formats import detect
 from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
@@ -40,7 +41,7 @@ from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelIn
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import openai_message, refuse_images
-from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages, escape_texts
+from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
@@ -238,7 +239,7 @@ class OpenAICompatible(HttpBackend):
         if request.stop:
             body["stop"] = list(request.stop)
         if request.tools and request.tool_choice is not None:
-            body["tools"] = escape_texts(list(request.tools), escape_control_tokens)
+            body["tools"] = map_texts(list(request.tools), escape_control_tokens)
             if request.tool_choice != "auto" and "tool_choice" not in self._refused:
                 body["tool_choice"] = request.tool_choice
         if request.logprobs is not None or (request.probabilities and "logprobs" not in self._refused):
@@ -249,7 +250,7 @@ class OpenAICompatible(HttpBackend):
             # disable all other samplers, which a model's defaults would not
             body |= {"top_k": truncation.top_k or -1, "min_p": truncation.min_p, "repetition_penalty": 1.0}
             if not self._renders(request):
-                variables = dict(escape_texts(request.template_variables, escape_control_tokens))
+                variables = dict(map_texts(request.template_variables, escape_control_tokens))
                 if request.grammar is not None or request.reasoning:
                     variables["enable_thinking"] = request.reasoning
                 body |= {"chat_template_kwargs": variables} if variables else {}

@@ -28,7 +28,7 @@ from typing import Any
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
-from gbnf.strict_json import map_json
+from gbnf.strict_json import map_texts
 from gbnf.tool_formats import ToolFormat, detect
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.reasoning import (
@@ -101,14 +101,9 @@ def adapt_messages(
     return [_escaped(message, escape) for message in joined]
 
 
-def escape_texts(value: Any, escape: Escape) -> Any:
-    """Return a JSON value with `escape` applied to each string and key in it."""
-    return map_json(value, lambda part: escape(part) if isinstance(part, str) else part, escape)
-
-
 def _escaped(message: Message, escape: Escape) -> Message:
     texts = {key: value for key, value in message.items() if key not in _NO_TEXTS}
-    return {**message, **escape_texts(texts, escape)}
+    return {**message, **map_texts(texts, escape)}
 
 
 _NO_TEXTS = {"role", "images", "thinking"}
@@ -202,10 +197,10 @@ class TemplateRules:
         tags = None if begun is None else self.reasoning_tags
         return Conversation(
             messages,
-            escape_texts(request.tools, self.escape),
+            map_texts(request.tools, self.escape),
             self.tool_format if request.is_native else None,
             request.reasoning or tags is not None,
-            escape_texts(request.template_variables, self.escape),
+            map_texts(request.template_variables, self.escape),
             begun,
             tags,
             request.is_whole_text,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias
 
 import httpx
 
 from gbnf import surrogates
-from gbnf.strict_json import map_json, nests_deeper
+from gbnf.strict_json import map_texts, nests_deeper
 from gbnf_server.llama.token_values import TokenLogprob
 from gbnf_server.system.errors import (
     BackendUnreachableError,
@@ -101,11 +101,6 @@ def _decoded(line: bytes) -> str:
         raise MalformedTextError(f"the byte 0x{line[error.start]:02x}, invalid UTF-8") from None
 
 
-def join_all_surrogates(value: Any, joined: Callable[[str], str] = join_surrogates) -> Any:
-    """Return a JSON value with `joined` strings and keys. Raises MalformedTextError."""
-    return map_json(value, lambda part: joined(part) if isinstance(part, str) else part, joined)
-
-
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text, with surrogates unchanged. Raises ValueError for invalid JSON."""
     try:
@@ -128,7 +123,7 @@ def read(body: bytes, *, is_error: bool = False) -> Any:
         value = parse_json(content.decode(errors="replace") if is_error else _decoded(content))
     except ValueError:
         return None
-    return join_all_surrogates(value, surrogates.replace_lone_surrogates if is_error else join_surrogates)
+    return map_texts(value, surrogates.replace_lone_surrogates if is_error else join_surrogates)
 
 
 def read_object(
@@ -148,7 +143,7 @@ def read_object(
     elif streamed == {}:
         raise BackendUnreachableError(ENDED_EARLY)
     else:
-        value = read(response.content) if streamed is None else join_all_surrogates(streamed)
+        value = read(response.content) if streamed is None else map_texts(streamed, join_surrogates)
     answer: dict[str, Any] = value if isinstance(value, dict) else {}
     error = answer.get("error")
     if response.is_success and error is None:

@@ -143,8 +143,7 @@ def _text(name: str, text: str, row: Mapping[str, str] | None = None) -> _InputT
 def _rows(file: str, content: str, column: str) -> list[_InputText]:
     """Return the texts of a CSV file. Raises InputError if it has no such column, or is no CSV."""
     name, texts = input_files.source_name(file), []
-    first = content.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
+    delimiter = max(",;\t", key=content.partition("\n")[0].count)
     rows = csv.DictReader(
         io.StringIO(content, newline=""), restkey=_REST, restval="", delimiter=delimiter, strict=True
     )

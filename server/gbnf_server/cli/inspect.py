@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,7 +15,7 @@ from gbnf_server.cli import input_files
 from gbnf_server.cli.config import configured_providers
 from gbnf_server.cli.default_model import foreign_tools, model_for_other_tools
 from gbnf_server.cli.model_options import GrammarOptions, LoraOption, ModelOption, ModelSource
-from gbnf_server.cli.output import say, write, writing
+from gbnf_server.cli.output import say, serve_app, writing
 from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 from gbnf_server.system.errors import InputError
 
@@ -196,21 +196,11 @@ def _decoder(source: ModelSource, inspection: Inspection, choice: GrammarChoice)
 def _serve(inspection: Inspection, port: int, *, opens: bool) -> None:
     """Serve the page until Ctrl-C."""
     import secrets
-    import webbrowser
-
-    import uvicorn
 
     from gbnf_server.inspect.app import create_app
-    from gbnf_server.web.http_server import listen, server_config, url_of
 
     token = secrets.token_urlsafe(24)
-    with listen(_HOST, port) as listening:
-        url = f"{url_of(_HOST, listening)}/?token={token}"
-        write(url)
-        say("press Ctrl-C to stop")
-        if opens:
-            webbrowser.open(url)
-        with suppress(KeyboardInterrupt):
-            uvicorn.Server(server_config(create_app(inspection, token))).run(sockets=[listening])
+    app = create_app(inspection, token)
+    serve_app(app, _HOST, port, f"/?token={token}", "press Ctrl-C to stop", opens=opens)
     if inspection.decoder is not None:
         inspection.decoder.close()

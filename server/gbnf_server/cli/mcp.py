@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from gbnf_server.cli.errors import interruptible
 from gbnf_server.cli.model_options import ApproveAllOption, LanguageOption, WorkspaceOption
-from gbnf_server.cli.output import say, write
+from gbnf_server.cli.output import say, serve_app
 from gbnf_server.cli.tool_options import ManifestsOption, ToolsOption, ToolSources
 from gbnf_server.system.addresses import is_loopback
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 _HTTP_PATH = "/mcp"
 
@@ -68,7 +64,9 @@ def mcp(
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             asyncio.run(server.serve_stdio())
         else:
-            _serve_http(server.http_app(host, api_key or None), host, port)
+            app = server.http_app(host, api_key or None)
+            serve_app(app, host, port, _HTTP_PATH, "ready; press Ctrl-C to stop")
+            say("stopped")
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -77,17 +75,3 @@ def _address(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise typer.BadParameter(f"{text!r} is not [HOST:]PORT, such as 8000", param_hint="--http")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-
-
-def _serve_http(app: ASGIApp, host: str, port: int) -> None:
-    import uvicorn
-
-    from gbnf_server.web.http_server import listen, server_config, url_of
-
-    with listen(host, port) as listening, interruptible():
-        write(f"{url_of(host, listening)}{_HTTP_PATH}")
-        say("ready; press Ctrl-C to stop")
-        try:
-            uvicorn.Server(server_config(app)).run(sockets=[listening])
-        except KeyboardInterrupt:
-            say("stopped")

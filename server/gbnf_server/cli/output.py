@@ -22,6 +22,7 @@ from gbnf_server.system.errors import SetupError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
+    from starlette.types import ASGIApp
 
     from gbnf.findings import Finding
 
@@ -111,6 +112,23 @@ def write_stdout(text: str) -> None:
             os.close(nowhere)
         reason = getattr(error, "strerror", None) or error
         raise SetupError(f"the result can't be written to standard output: {reason}") from None
+
+
+def serve_app(app: ASGIApp, host: str, port: int, path: str, note: str, *, opens: bool = False) -> None:
+    """Serve an application until Ctrl-C: print its URL, to `path`, and a note; `opens` it in the browser."""
+    import webbrowser
+
+    import uvicorn
+
+    from gbnf_server.web.http_server import listen, server_config, url_of
+
+    with listen(host, port) as listening, suppress(KeyboardInterrupt):
+        url = f"{url_of(host, listening)}{path}"
+        write(url)
+        say(note)
+        if opens:
+            webbrowser.open(url)
+        uvicorn.Server(server_config(app)).run(sockets=[listening])
 
 
 @contextmanager

@@ -42,8 +42,7 @@ def call_function(
     """Return the function's result. Raises `ExecutorError`; `ExecutorTimeoutError` after `run.timeout_s`."""
     sent = json.loads(protocol.encode_arguments(tool.name, arguments))
     deadline = _Deadline(tool.run.timeout_s)
-    person = _PatientPerson(context, deadline)
-    inner = replace(context, person=person, ended=threading.Event())
+    inner = replace(context, person=_PatientPerson(context, deadline), ended=threading.Event())
     call = _ThreadedCall(function, sent, inner)
     try:
         while not wait([call.done], deadline.wait_s()).done:

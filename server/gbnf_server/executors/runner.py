@@ -118,8 +118,7 @@ def _has_process(tool: Tool) -> bool:
 
 def _clean(error: ExecutorError, context: Context) -> None:
     """Remove credentials, lone surrogates and excess text from an error and its notes."""
-    redact = context.secrets.redact
-    error.message = redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
+    error.message = context.secrets.redact(replace_lone_surrogates(error.message))[:_LONGEST_ERROR]
     error.args = (error.message,)
     if notes := getattr(error, "__notes__", None):
         notes[:] = [note for note in (_end_of(note, context.secrets) for note in notes) if note]

@@ -91,8 +91,7 @@ class Target:
         is_small = info.is_small(native=native is not None) and (native is None or info.gives_logprobs)
         is_small = is_small and not in_text
         # servers of one model have the same formats, which are cached by the target
-        model = replace(info, name="", build="", slots=1)
-        return cls(dialect, model, native, is_small, in_text)
+        return cls(dialect, replace(info, name="", build="", slots=1), native, is_small, in_text)
 
 
 @dataclass(frozen=True, slots=True)

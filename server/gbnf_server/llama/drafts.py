@@ -125,8 +125,7 @@ class PromptLookup:
         control = {text.encode() for text in self._model.control_tokens}
         pieces = map(self._model.piece, self._prompt)
         text = b"".join(b"\0" if piece in control else piece for piece in pieces).decode(errors="replace")
-        sections = _SEPARATORS.split(text)
-        return [section for section in reversed(sections) if section.strip()]
+        return [section for section in reversed(_SEPARATORS.split(text)) if section.strip()]
 
 
 class Drafter:

@@ -199,7 +199,6 @@ def _reason(printed: str, logged: Sequence[str], gbnf: str) -> str:
     what, separator, rest = reason.partition(" at ")
     if not separator or not gbnf.endswith(rest):
         return reason.strip()
-    position = len(gbnf) - len(rest)
-    line, column = line_and_column(gbnf, position)
+    line, column = line_and_column(gbnf, len(gbnf) - len(rest))
     near = f"before {rest[:40]!r}" if rest else "at the end"
     return f"{what} in line {line}, column {column}, {near}"

@@ -167,8 +167,7 @@ def start(
     arguments += ["--threads", str(threads or default_threads(vocabulary.path))]
     # Under load, llama.cpp puts the cache of another conversation into a slot:
     # https://github.com/ggml-org/llama.cpp/issues/27148
-    keeps_prompts = slots == 1
-    return start_binary([*program, *arguments], extra, api_key, timeout, keeps_prompts=keeps_prompts)
+    return start_binary([*program, *arguments], extra, api_key, timeout, keeps_prompts=slots == 1)
 
 
 def compiler() -> str | None:

@@ -85,7 +85,7 @@ def _completed(
         done = frozenset[str]().union(*(argument_values(call["arguments"]) for call in state.done_calls))
         arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
-    elif _only_makes_folders(called):
+    elif file_tools([called], "folder") and not file_tools([called]):  # it only makes folders
         writes = any(map(writes_files, asked_for(state.described, state)))  # the file is still to be written
         arguments = with_folders(arguments, "" if writes else state.request)
     return arguments
@@ -108,7 +108,3 @@ def only_named(
                 return call, tuple(sorted(unnamed))
             return limited, ()
     return call, ()
-
-
-def _only_makes_folders(tool: Tool) -> bool:
-    return bool(file_tools([tool], "folder")) and not file_tools([tool])

@@ -172,9 +172,8 @@ class Extractor(Generic[T]):
     ) -> None:
         self._target: _Target[T] = _Target.of(type_, instructions)
         tool = self._target.tool
-        report = compile_pool([tool], property_order="declared").report
         #: What the grammar does not enforce.
-        self.findings = (*tool.findings, *report)
+        self.findings = (*tool.findings, *compile_pool([tool], property_order="declared").report)
         self._backend = open_model(model, parallel=concurrency)
         if call_format is None and self._backend.dialect == "none" and fits_lines(tool):
             call_format = "lines"

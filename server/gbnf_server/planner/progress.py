@@ -144,8 +144,7 @@ def next_tools(
     others = tuple(tool for tool in ready if tool in unused_tools)
     due = _due(others, state)
     if ready and needs_another_call(ready, state):
-        changes = any(tool.run.effect == "write" for tool in others)
-        called = () if changes else state.succeeded
+        called = () if any(tool.run.effect == "write" for tool in others) else state.succeeded
         tools = tuple(tool for tool in ready if tool in others or tool.name in called)
         return tools or ready, bool(others) and not due
     if due:

@@ -216,8 +216,7 @@ class TextSpans:
                 case {"enum": [*codes]} if codes and CURRENCIES.issuperset(map(str, codes)):
                     spans = currency_spans(self.text) or None
                 case {"type": "string"} if not branch.keys() & {"enum", "const", "pattern"}:
-                    patterns = (shape for names, shape in _COPIED if names.fullmatch(name))
-                    shape = next(patterns, None)
+                    shape = next((shape for names, shape in _COPIED if names.fullmatch(name)), None)
                     named = self.phrases if _NAMED.fullmatch(name) and self.phrases else None
                     spans = self.copied(shape) if shape else named
             if spans is None and not _is_decimal(branch, schema):

@@ -133,8 +133,7 @@ def _readings(digits: str, *, comma: bool, point: bool) -> tuple[int | float, ..
     if not marks or last not in ".," or (marks.count(last) > 1):
         return (whole,)
     places = len(digits) - digits.rindex(last) - 1
-    value = float(f"{plain[:-places]}.{plain[-places:]}")
-    fraction = _number(value)
+    fraction = _number(float(f"{plain[:-places]}.{plain[-places:]}"))
     if len(set(marks)) > 1 or places != 3:
         return (fraction,)
     is_group = (last == "." and comma) or (last == "," and point)

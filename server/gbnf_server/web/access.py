@@ -51,13 +51,13 @@ class Access:
         """
         host = headers.get("host", "")
         if self.hosts is not None and _name(f"//{host}") not in self.hosts:
-            raise _forbidden(
-                f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
-            )
+            problem = f"the host {host[:100]!r} is not a name of this server. Allow it with --allowed-host."
+            raise HttpError(403, problem, "forbidden")
         origin = headers.get("origin")
         is_foreign = origin is not None and {"*", origin}.isdisjoint(self.origins)
         if origin is not None and is_foreign and (self.hosts is None or _name(origin) not in self.hosts):
-            raise _forbidden(f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}")
+            problem = f"requests of the web page {origin[:100]!r} need --cors {origin[:100]}"
+            raise HttpError(403, problem, "forbidden")
         if not self.keys or path in OPEN_PATHS:
             return ""
         key = self._check_key(headers)
@@ -85,7 +85,3 @@ def _name(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-def _forbidden(message: str) -> HttpError:
-    return HttpError(403, message, "forbidden")

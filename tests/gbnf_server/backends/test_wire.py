@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gbnf.strict_json import map_texts
 from gbnf_server.backends.wire import (
     LineDecoder,
     SurrogateJoiner,
-    join_all_surrogates,
     join_surrogates,
     message_text,
     parse_count,
@@ -73,8 +73,8 @@ def test_pairs_are_joined_and_lone_halves_refused(text: str, sizes: list[int]) -
         for refused in (
             join,
             lambda: join_surrogates(text),
-            lambda: join_all_surrogates([text]),
-            lambda: join_all_surrogates({text: 1}),
+            lambda: map_texts([text], join_surrogates),
+            lambda: map_texts({text: 1}, join_surrogates),
         ):
             with pytest.raises(MalformedTextError, match="surrogate"):
                 refused()
