@@ -169,7 +169,7 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     if writes_files(tool) and not _OF_FILES.search(state.request):
         for address in sorted(filter(_ADDRESS.fullmatch, argument_values(without_contents(arguments)))):
             yield f"{address} is an address and no file; send it a message"
-    if unread := _unread(arguments, state):
+    if unread := _overwritten_file(arguments, state):
         yield f"read {unread} first, so that what is in it stays"
     if _adds_nothing(arguments, state):
         yield "the content is what was there; add what the request asks for"
@@ -228,7 +228,7 @@ _EDITS = re.compile(
 """What is done to files that a request names by their kind, or not at all."""
 
 
-def _unread(arguments: Mapping[str, Any], state: RunState) -> str:
+def _overwritten_file(arguments: Mapping[str, Any], state: RunState) -> str:
     """Return the file that a call would write over although the request adds to it; "" if there is none."""
     path = appends(state.query)
     if not path or path not in argument_values(arguments):

@@ -26,7 +26,7 @@ from gbnf.requests.texts import (
     without_roots,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.planner.requested_tools import asked_for, writes_files
+from gbnf_server.planner.requested_tools import tools_asked_for, writes_files
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.step_references import fill_references
 from gbnf_server.planner.tool_offer import OfferedTools
@@ -86,7 +86,9 @@ def _completed(
         arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
     elif file_tools([called], "folder") and not file_tools([called]):  # it only makes folders
-        writes = any(map(writes_files, asked_for(state.described, state)))  # the file is still to be written
+        writes = any(
+            map(writes_files, tools_asked_for(state.described, state))
+        )  # the file is still to be written
         arguments = with_folders(arguments, "" if writes else state.request)
     return arguments
 

@@ -10,7 +10,7 @@ from gbnf.requests.ranking import file_readers, file_tools, has_content_of, name
 from gbnf.requests.texts import appends, sources
 from gbnf.requests.values import names_kind_of_file
 from gbnf.tools import Tool
-from gbnf_server.planner.requested_tools import answers_alone, asked_for, takes_found
+from gbnf_server.planner.requested_tools import answers_alone, takes_found, tools_asked_for
 from gbnf_server.planner.run_state import RunState
 
 Choices: TypeAlias = tuple[tuple[Tool, ...], bool]
@@ -25,10 +25,12 @@ def first_choices(ready: tuple[Tool, ...], state: RunState) -> Choices | None:
 
 def _reads_what_it_copies(ready: tuple[Tool, ...], state: RunState) -> Choices | None:
     """Offer to read what is sent or copied: it would make it up, or lose what is in the file."""
-    readers, reads = file_readers(ready), asked_for(ready, state, "read")
+    readers, reads = file_readers(ready), tools_asked_for(ready, state, "read")
     appended = appends(state.query)
     is_copied = not set(readers).isdisjoint(reads) and bool(sources(state.query))
-    if not (is_copied or (readers and appended) or (has_content_of(state.query) and asked_for(ready, state))):
+    if not (
+        is_copied or (readers and appended) or (has_content_of(state.query) and tools_asked_for(ready, state))
+    ):
         return None
     # a file that is added to is named, and need not be found
     reads = best_first(readers, "read a file")[:1] if appended else tuple(dict.fromkeys((*reads, *readers)))
@@ -54,7 +56,7 @@ def _finds_before_it_reads(ready: tuple[Tool, ...], state: RunState) -> Choices 
     """Offer no reader of files that are named by their kind; it would guess their names."""
     query, readers = state.query, file_readers(ready)
     is_kind = len(readers) > 1 and names_kind_of_file(query) and not _BARE_FILE.search(query)
-    if not is_kind or asked_for(ready, state):
+    if not is_kind or tools_asked_for(ready, state):
         return None
     reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
     if reader is finder:
@@ -70,7 +72,7 @@ def _reads_a_named_file(ready: tuple[Tool, ...], state: RunState) -> Choices | N
         return None
     ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
     if state.lead.preference:  # of what changes something, what is for files, or asked for
-        for_files = {*file_tools(ready), *asked_for(ready, state)}
+        for_files = {*file_tools(ready), *tools_asked_for(ready, state)}
         ready = tuple(tool for tool in ready if tool in for_files)
     return ready, False
 

@@ -71,10 +71,10 @@ from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Pa
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import answer_of, named, order_tools
-from gbnf_server.planner.progress import has_nothing_new, unused
+from gbnf_server.planner.progress import has_nothing_new, tools_unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.requested_arguments import invented_past, narrowed
-from gbnf_server.planner.requested_tools import fits_alone, is_harmless, nearest
+from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_preferred
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.step_references import result_entries
 from gbnf_server.planner.tool_offer import OfferedTools, find_tools, offer_tools, select
@@ -218,9 +218,9 @@ class _Loop(ModelCalls):
             return (yield from self._answer_done())
         try:
             completion, step = yield from self.decode(offer)
-            if offer is not whole and not state.lead.speaks:
+            if offer is not whole and not state.lead.without_tools:
                 offer = self._after_draft(completion.text, offer, whole)
-                if state.lead.speaks or offer is whole:
+                if state.lead.without_tools or offer is whole:
                     completion, step = yield from self.decode(offer)
         except MalformedTextError as error:
             step = Step(state.number, "", model_s=(self.clock() - started_at).total_seconds())
@@ -250,8 +250,8 @@ class _Loop(ModelCalls):
         offer = whole = replace(offer, seconds=(self.clock() - begun).total_seconds())
         if (yield from self.only_prose(offer)):
             ending = tuple(tool for tool in offer.callable if tool.name == FINAL_ANSWER.name)
-            described = () if state.lead.speaks else offer.described
-            is_again = state.lead.speaks and state.blocked_in_a_row > 0  # it has written a call
+            described = () if state.lead.without_tools else offer.described
+            is_again = state.lead.without_tools and state.blocked_in_a_row > 0  # it has written a call
             grammar = salvage.text_grammar() if is_again else options.protocol.prose()
             offer = replace(offer, callable=ending, grammar=grammar, described=described)
         for reason in sorted(state.left_out):
@@ -268,11 +268,13 @@ class _Loop(ModelCalls):
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
-            if may_be_done and (state.blocked_in_a_row or not unused(state)):
+            if may_be_done and (state.blocked_in_a_row or not tools_unused(state)):
                 return (yield from self._answer_done())
             is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
             if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):
-                state.lead.speaks = True  # where only the answer is left, it writes the same call again
+                state.lead.without_tools = (
+                    True  # where only the answer is left, it writes the same call again
+                )
             return (yield from self._block(step, refused, offer))
         unsure = [value for value in step.probabilities if value.probability < options.confirm_below]
         if accepted.tool.name in {ASK_USER.name, FIND_TOOLS.name, FINAL_ANSWER.name}:
@@ -318,7 +320,7 @@ class _Loop(ModelCalls):
             corrects = self.options.guidance.corrects_answers
             if not (corrects and proposes_call(answer, state.order.tools)):
                 return None
-            return () if state.blocked_in_a_row else unused(state)
+            return () if state.blocked_in_a_row else tools_unused(state)
         if not state.lead.choice or state.blocked_in_a_row:
             return None
         sure = tuple(tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE)
@@ -358,7 +360,7 @@ class _Loop(ModelCalls):
         if unrelated and (
             proposed or named or any(salvage.copies_words(draft_words, text) for text in descriptions)
         ):
-            self.state.lead.speaks = True
+            self.state.lead.without_tools = True
             return replace(offer, described=())
         return whole if proposed else offer
 
@@ -413,13 +415,13 @@ class _Loop(ModelCalls):
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.lead.preference and is_answer and offer.own and not state.succeeded:
             # it has nothing to say that it has not read
-            likely = nearest(state.order.tools, state, LIKELY)
+            likely = tools_preferred(state.order.tools, state, LIKELY)
             state.lead.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)
         is_text = is_text or (is_answer and not offer.own)
         if is_text and state.lead.choice and not state.succeeded:
-            state.lead.speaks = is_about(state.request, state.order.tools) is False
+            state.lead.without_tools = is_about(state.request, state.order.tools) is False
         last = state.steps[-1] if state.steps else None
         is_stuck = (
             last is not None and refused.refusal == last.refusal == "truncated" and last.text == step.text

@@ -149,7 +149,7 @@ class ModelCalls:
         if not options.asks_first or FINAL_ANSWER.name not in names:
             return False
         if state.number > 1 or len(names) == 1:
-            return state.lead.speaks
+            return state.lead.without_tools
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
         odds = call_odds(completion, options.protocol.call_begin)
@@ -186,7 +186,11 @@ class ModelCalls:
         state, options = self.state, self.options
         messages, tools = self._prompt(system), declared_tools(offer, options)
         # without what was refused, which it would repeat, or dates after the request; then with it
-        if state.lead.speaks and state.blocked_in_a_row < 2 and not any(step.fault for step in state.steps):
+        if (
+            state.lead.without_tools
+            and state.blocked_in_a_row < 2
+            and not any(step.fault for step in state.steps)
+        ):
             asked = state.history[: len(state.history) - 2 * len(state.steps)]
             messages = (system, *asked[:-1], {**asked[-1], "content": state.query})
         may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)

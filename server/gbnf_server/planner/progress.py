@@ -27,7 +27,14 @@ from gbnf.requests.values import (
 )
 from gbnf.tools import Tool
 from gbnf_server.planner.preference import LIKELY
-from gbnf_server.planner.requested_tools import asked_for, fit_scores, fitting, meant, nearest, only_asks
+from gbnf_server.planner.requested_tools import (
+    fit_scores,
+    only_asks,
+    tools_asked_for,
+    tools_fitting,
+    tools_meant,
+    tools_preferred,
+)
 from gbnf_server.planner.run_state import RunState
 
 _NEARLY = 0.9
@@ -68,7 +75,7 @@ def has_all_parts(state: RunState) -> bool:
     """
     done = state.done_calls
     changes = state.succeeded & {tool.name for tool in state.order.tools if tool.run.effect == "write"}
-    if not changes and asked_for(state.order.tools, state):
+    if not changes and tools_asked_for(state.order.tools, state):
         return False
     parts = 0
     for index, call in enumerate(done):
@@ -122,7 +129,7 @@ def next_tools(
     is_done: bool,
 ) -> tuple[tuple[Tool, ...], bool]:
     """Return those of the tools `ready` that a small model may call next, and whether it may answer."""
-    if unread := _unread(ready, state):
+    if unread := _readers_of_found_file(ready, state):
         return unread, False
     if is_done:
         return (), True
@@ -131,7 +138,7 @@ def next_tools(
         if state.entries:
             return changing, False
         ready = tuple(tool for tool in ready if tool not in changing)
-    all_ready, ready = ready, _still_needed(ready, state)
+    all_ready, ready = ready, _tools_still_needed(ready, state)
     if not state.done_calls and [step.fault for step in state.steps if step.fault] == ["error"]:
         # it would apologise for a path that it has guessed; what only reads can be tried
         reads = tuple(tool for tool in ready if tool.run.effect == "read")
@@ -140,9 +147,9 @@ def next_tools(
             return reads, False
     if due := tuple(tool for tool in ready if tool.name in state.lead.calls_next):
         return due, False
-    unused_tools = unused(state)
+    unused_tools = tools_unused(state)
     others = tuple(tool for tool in ready if tool in unused_tools)
-    due = _due(others, state)
+    due = _tools_due(others, state)
     if ready and needs_another_call(ready, state):
         called = () if any(tool.run.effect == "write" for tool in others) else state.succeeded
         tools = tuple(tool for tool in ready if tool in others or tool.name in called)
@@ -152,12 +159,12 @@ def next_tools(
     return (others if state.lead.answers_next else ready), True
 
 
-def unused(state: RunState) -> tuple[Tool, ...]:
+def tools_unused(state: RunState) -> tuple[Tool, ...]:
     """Return the tools that have something of the request for which there is no call yet."""
-    return () if has_all_parts(state) else uncovered(state) or ()
+    return () if has_all_parts(state) else tools_uncovered(state) or ()
 
 
-def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def _tools_still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `tools` that a small model may call next, after its first step.
 
     Once a call has succeeded, those that change something only if the request has a word or a value for them
@@ -166,7 +173,7 @@ def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """
     called = state.succeeded
     if called:
-        needed = uncovered(state) or ()
+        needed = tools_uncovered(state) or ()
         values = uncovered_values(state.request, state.done_calls)
         is_named = any(not value[:1].isdigit() for value in values)
         goes_on = may_go_on(tools, state)
@@ -181,9 +188,9 @@ def _still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
         return tools
     concerned = {*state.calls.failures, *(state.lead.takes_entries if state.entries else ())}
     uncalled = tuple(tool for tool in state.order.tools if tool.name not in called)
-    likely = fitting(uncalled, state)
+    likely = tools_fitting(uncalled, state)
     if state.lead.preference:
-        likely += nearest(uncalled, state, LIKELY)
+        likely += tools_preferred(uncalled, state, LIKELY)
     return tuple(tool for tool in tools if tool.name in concerned or tool in likely) if likely else tools
 
 
@@ -199,17 +206,17 @@ def seems_done(state: RunState) -> bool:
     has_hints = guidance.ends_when_done and (options.evidence != "none" or guidance.follows_request)
     if not done or not has_hints or not is_covered(state.request, done):
         return False
-    if may_go_on(pool, state) or (guidance.follows_request and _unread(pool, state)):
+    if may_go_on(pool, state) or (guidance.follows_request and _readers_of_found_file(pool, state)):
         return False
     if guidance.follows_request and has_all_parts(state):
         last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-        is_best = last is not None and _is_best(last, meant(pool, state), state)
+        is_best = last is not None and _is_best(last, tools_meant(pool, state), state)
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
-    return uncovered(state) == ()
+    return tools_uncovered(state) == ()
 
 
-def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def _readers_of_found_file(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that read files, if the only call has found the file that the request is about.
 
     Its path does not answer "the sum of the numbers in a.txt". Not for a request with a word of the tool that
@@ -230,27 +237,27 @@ def _unread(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits a request as well as the best, or nearly so."""
     if state.lead.preference:
-        return tool in nearest(tools, state)
+        return tool in tools_preferred(tools, state)
     scores = fit_scores(tools, state)
     return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0
 
 
-def uncovered(state: RunState) -> tuple[Tool, ...] | None:
+def tools_uncovered(state: RunState) -> tuple[Tool, ...] | None:
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
     pool, request, called = state.order.tools, state.request, state.succeeded
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    uncalled = fitting(tuple(tool for tool in pool if tool.name not in called), state)
+    uncalled = tools_fitting(tuple(tool for tool in pool if tool.name not in called), state)
     if not covered:
-        return asked_for(pool, state) or None
+        return tools_asked_for(pool, state) or None
     reading = [
         tool
         for tool in uncalled
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
-    return (*reading, *asked_for(pool, state))
+    return (*reading, *tools_asked_for(pool, state))
 
 
-def _due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def _tools_due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
     - If it asks for a change, and has values that no call has: that change, or the tools that read that it
@@ -262,8 +269,8 @@ def _due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     "which pull requests can I merge?"
     """
     pool = state.order.tools
-    done, reads = state.done_calls, asked_for(pool, state, "read")
-    asked = () if only_asks(state.query) else asked_for(pool, state, marked=False)
+    done, reads = state.done_calls, tools_asked_for(pool, state, "read")
+    asked = () if only_asks(state.query) else tools_asked_for(pool, state, marked=False)
     changes = tuple(tool for tool in asked if tool.affinity)
     steps = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None

@@ -35,7 +35,7 @@ _LESS_SAID = 2.0
 """What others are less preferred by, beside what they fit less: some of them are declared for later steps."""
 
 
-def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def tools_meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that a small model may call for a request: what changes something needs a word of it.
 
     It writes over the file that it is asked to read. A question changes nothing. A request for one thing that
@@ -56,7 +56,7 @@ def meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     words = _asking_words(tools, request, tuple(state.options.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.lead.preference:
-        near = {*nearest(tools, state), *asked}
+        near = {*tools_preferred(tools, state), *asked}
         possible = tuple(tool for tool in possible if tool in near or not _may_be_left_out(tool))
     if asks_for_several(request):
         return possible
@@ -173,17 +173,17 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     """
     if not names_kind_of_file(state.query):
         return None
-    asked = asked_for(tools, state) or nearest(tools, state)[: bool(state.lead.preference)]
+    asked = tools_asked_for(tools, state) or tools_preferred(tools, state)[: bool(state.lead.preference)]
     changing = (tool for tool in file_tools(asked) if tool.run.effect == "write")
     return next((tool for tool in changing if tool.name in state.lead.takes_entries), None)
 
 
 def is_harmless(tool: Tool, state: RunState) -> bool:
     """Return whether a tool changes nothing, or is asked for."""
-    return tool.run.effect == "read" or tool in asked_for(state.order.tools, state)
+    return tool.run.effect == "read" or tool in tools_asked_for(state.order.tools, state)
 
 
-def asked_for(
+def tools_asked_for(
     pool: tuple[Tool, ...],
     state: RunState,
     effect: Literal["read", "write"] = "write",
@@ -209,7 +209,7 @@ def asked_for(
     )
 
 
-def fitting(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def tools_fitting(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
     scores = fit_scores(pool, state)
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
@@ -289,7 +289,7 @@ _OF_PERSONS = re.compile(
 )
 
 
-def nearest(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
+def tools_preferred(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
     """Return the tools that a model prefers as much as the best of them, or nearly so, the best first."""
     least = min(state.lead.preference.values(), default=0.0)
     return near_best({tool: state.lead.preference.get(tool.name, least) for tool in tools}, within)

@@ -36,7 +36,7 @@ class Lead:
 
     answers_next: bool = False  # the next step offers the answer, and what the request has for no call yet
     only_repeats: bool = False  # a call that is done was repeated, and again after the model was told so
-    speaks: bool = False  # the request is answered without tools: a draft was about them, or refused
+    without_tools: bool = False  # the request is answered without tools: a draft was about them, or refused
     calls_next: frozenset[str] = frozenset()  # names of tools one of which the next step calls, if it may
     choice: Mapping[str, float] = field(default_factory=dict)  # log-probabilities of a first call, by tool
     preference: Mapping[str, float] = field(default_factory=dict)  # of tools, by name: the choice and words

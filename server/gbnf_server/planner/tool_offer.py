@@ -44,7 +44,7 @@ from gbnf_server.planner.preference import LIKELY
 from gbnf_server.planner.progress import lists_more, next_tools, seems_done
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.requested_arguments import dates_to_tell
-from gbnf_server.planner.requested_tools import asked_for, meant, nearest, takes_found
+from gbnf_server.planner.requested_tools import takes_found, tools_asked_for, tools_meant, tools_preferred
 from gbnf_server.planner.run_state import RunState
 
 FOUND_AT_ONCE = 4
@@ -162,8 +162,8 @@ def offer_tools(state: RunState) -> OfferedTools:
     state.calls.left_out = ""
     ready, answers = _next_choices(ready, state, answers=may_answer, is_done=is_done)
     if state.lead.preference and not state.steps:
-        near = with_prerequisites(nearest(tools, state), tools)
-        ready = tuple(tool for tool in ready if tool in near) or nearest(ready, state)
+        near = with_prerequisites(tools_preferred(tools, state), tools)
+        ready = tuple(tool for tool in ready if tool in near) or tools_preferred(ready, state)
     only_answers = guidance.follows_request and answers and not ready and bool(state.done_calls)
     state.lead.answers_next, state.lead.calls_next = False, frozenset()
     if only_answers:
@@ -214,16 +214,16 @@ def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     Of many, it calls the first. What will not be offered is not declared either.
     """
     pool = (
-        nearest(pool, state, inf)
+        tools_preferred(pool, state, inf)
         if state.lead.preference
         else _best_first(pool, state.request, state.options)
     )
-    offerable = {*state.described, *meant(pool, state)}
+    offerable = {*state.described, *tools_meant(pool, state)}
     pool = tuple(tool for tool in pool if tool in offerable) or pool
     if not state.lead.preference:
         return pool
-    likely = {*nearest(pool, state, LIKELY), *state.described}
-    likely |= {*asked_for(pool, state), *asked_for(pool, state, "read")}
+    likely = {*tools_preferred(pool, state, LIKELY), *state.described}
+    likely |= {*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read")}
     likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
     # it is read, or found, before it is changed
     if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
@@ -238,7 +238,7 @@ def _next_choices(
     """Return those of the tools `ready` that a model may call next, and whether it may answer."""
     options, guidance = state.options, state.options.guidance
     if guidance.changes_only_what_is_asked and options.filter:
-        ready = meant(ready, state)
+        ready = tools_meant(ready, state)
     if not answers:
         return ready, False
     if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):
@@ -451,7 +451,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
         if best := _clearly_best(tools, state.query, state.options):
             _append(state, suggest_tool(best.name, language=state.options.language))
         today = state.started_at.date()
-        near = nearest(tools, state) if state.lead.preference else ()
+        near = tools_preferred(tools, state) if state.lead.preference else ()
         if state.options.guidance.tells_dates and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return

@@ -29,7 +29,7 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import PlannerOptions
-from gbnf_server.planner.requested_tools import asked_for
+from gbnf_server.planner.requested_tools import tools_asked_for
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import (
@@ -476,7 +476,7 @@ def test_variants_of_a_provider_of_the_options_are_offered_as_those_of_the_packa
     [started] = driven.of(StepStarted)
     assert set(started.tools) - {"final_answer"} == offered
     state = RunState(query, "turn-1", datetime.now(UTC), resolved(providers=providers))
-    assert {tool.name for tool in asked_for(pool, state)} == offered
+    assert {tool.name for tool in tools_asked_for(pool, state)} == offered
 
 
 def test_other_providers_are_another_run() -> None:
