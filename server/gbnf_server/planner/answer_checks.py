@@ -185,8 +185,8 @@ def _parts(value: list[Any]) -> tuple[list[Any], set[Any]]:
 
 
 def is_blank(answer: str) -> bool:
-    """Return whether an answer says nothing, or is the placeholder that the prompt shows."""
-    return not answer.strip(" \t\r\n.…")
+    """Return whether an answer says nothing: it is the placeholder that the prompt shows, or a fence."""
+    return not answer.strip(" \t\r\n.…`")
 
 
 def _error_in(outcome: str) -> tuple[str, ...]:

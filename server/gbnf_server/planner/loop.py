@@ -74,7 +74,7 @@ from gbnf_server.planner.prerequisites import answer_of, named, order_tools
 from gbnf_server.planner.progress import has_nothing_new, tools_unused
 from gbnf_server.planner.repeats import MAX_READS, canonical
 from gbnf_server.planner.requested_arguments import invented_past, narrowed
-from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_preferred
+from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_asked_for, tools_preferred
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.step_references import result_entries
 from gbnf_server.planner.tool_offer import OfferedTools, find_tools, offer_tools, select
@@ -323,8 +323,9 @@ class _Loop(ModelCalls):
             return () if state.blocked_in_a_row else tools_unused(state)
         if not state.lead.choice or state.blocked_in_a_row:
             return None
-        sure = tuple(tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE)
-        tool = proposed_tool(answer, sure, state.order.tools)
+        asked = tools_asked_for(state.order.tools, state)
+        sure = (tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE or tool in asked)
+        tool = proposed_tool(answer, tuple(sure), state.order.tools)
         return (tool,) if tool and is_harmless(tool, state) else None
 
     def _ask_in_text(self, error: RequestNotSupportedError) -> Part[None]:

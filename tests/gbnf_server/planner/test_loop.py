@@ -91,7 +91,7 @@ def test_refusals(text: str, finish: str, violation: str | None, refusal: str, e
 
 
 @pytest.mark.parametrize("required", [(), ("*",)])
-@pytest.mark.parametrize("message", ["", " \n\t", "…", "..."])
+@pytest.mark.parametrize("message", ["", " \n\t", "…", "...", "```"])
 def test_a_blank_answer_is_refused(message: str, required: tuple[str, ...]) -> None:
     blank = completion(call("final_answer", message=message))
     driven = drive(NOW, blank, ANSWER, options=resolved(required=required))
