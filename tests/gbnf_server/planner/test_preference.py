@@ -233,12 +233,13 @@ def test_who_is_not_asked(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "sent"), [("mail ann@example.com: hi", True), ("thank you, goodbye", False)]
+    ("query", "sent"),
+    [("what is the sum? Mail it to ann@example.com: hi", True), ("thank you, goodbye", False)],
 )
 def test_a_text_that_proposes_a_tool_which_the_request_asks_for_is_no_answer(query: str, sent: bool) -> None:
     proposed = "You can call the `send_messages` function to send it."
     mail = {"name": "send_messages", "arguments": {"to": ["ann@example.com"], "subject": "hi", "body": "hi"}}
-    choice = [] if sent else [chosen({"compute": 0.5, "find_files": 0.5})]  # words may say it
-    texts: list[Any] = [*choice, odds(9), proposed, written(mail), "It is sent."]
+    shares = {"compute": 0.4, "find_files": 0.3, "send_messages": 0.3}
+    texts: list[Any] = [chosen(shares), odds(9), proposed, written(mail), "It is sent."]
     driven = drive(query, *texts, options=ASKED_FIRST, replies=[{"sent_to": ["ann@example.com"]}])
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["send_messages"] * sent
