@@ -38,12 +38,13 @@ def accepts(grammar: Any, text: str) -> bool:
 
 
 def parses(text: str) -> bool:
-    """Whether llama.cpp parses the text of a grammar."""
+    """Whether llama.cpp parses the text of a grammar; skips the test without it."""
+    model = engine().model
     from gbnf_server.llama.native_grammar import NativeGrammar
     from gbnf_server.system.errors import GrammarRefusedError
 
     try:
-        NativeGrammar.parse(engine().model, text)
+        NativeGrammar.parse(model, text)
     except GrammarRefusedError:
         return False
     return True
