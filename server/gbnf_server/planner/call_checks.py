@@ -164,7 +164,7 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     """Yield why a small model may not make a change."""
     entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
     texts = argument_values(arguments)
-    for path in sorted(texts & _made(tool, texts, state)):
+    for path in sorted(_made(tool, texts, state)):
         yield f"{path} was made in this run; change what the request names"
     if writes_files(tool) and not _OF_FILES.search(state.request):
         for address in sorted(filter(_ADDRESS.fullmatch, argument_values(without_contents(arguments)))):
