@@ -281,7 +281,7 @@ def names_kind_of_file(request: str) -> bool:
 
 
 _FURTHER: Final = re.compile(
-    r"\b(?:and|then|also|both|plus|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
+    r"\b(?:and|then|also|both|plus(?!\s[$€£]?\d)|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
     re.IGNORECASE,
 )
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")

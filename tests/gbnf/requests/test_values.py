@@ -215,6 +215,8 @@ def test_a_month_in_other_letters_is_none() -> None:
         ("罗马、奥斯陆", True),
         ("Make the folder trips.\nWrite the file notes there", True),
         ("Make the folder trips. Write the file notes there.", True),
+        ("what is 10 plus 4975 times 4?", False),
+        ("add tea plus coffee to the list", True),
     ],
 )
 def test_which_requests_may_take_several_calls(request_: str, several: bool) -> None:
