@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
-from gbnf.requests.values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
+from gbnf.requests.values import ADDRESS, FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.strict_json import json_of
 from gbnf.tools.tool import Tool
 
@@ -159,9 +159,7 @@ def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
 
 
 _RECIPIENT: Final = re.compile(
-    r"\b(?:to|a|e-?mail|mail|message|tell|let|inform|notify|write|warn|avvisa|informa|both|and|e)"
-    r" [\w.+-]+@\w",
-    re.IGNORECASE,
+    rf"(?<!\bof )(?<!\bfrom )(?<!\bby )(?<!\bdi )(?<!\bda )(?<![\w.+-]){ADDRESS}", re.IGNORECASE
 )
 _ONESELF: Final = re.compile(
     r"\b(?:me|myself|us|ourselves|my (?:own|e-?mail|inbox|address)|mi|ci|io|noi|fammi|dammi|vorrei|I want"

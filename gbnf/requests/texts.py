@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gbnf.requests.values import (
+    ADDRESS,
     FOLDER_ARGUMENT,
     LONGEST_REQUEST,
     OPERATIONS,
@@ -111,18 +112,25 @@ _OPERATORS: Final = re.compile(
 )
 
 
-_SIGNS: Final = {
-    **dict.fromkeys(("×", "times", "multiplied by"), "*"),
-    **dict.fromkeys(("÷", "divided by", "diviso"), "/"),
-    **dict.fromkeys(("plus", "più"), "+"),
-    **dict.fromkeys(("minus", "meno"), "-"),
-    "^": "**",
+_SIGNS: Final = {r"\*\*|\^": "**", "[*×]": "*", "÷": "/", r"\+": "+"} | {
+    words: expression.split()[1] for words, expression in OPERATIONS.items() if expression.count(" ") == 2
 }
-_SIGN: Final = re.compile(rf"\s*(\*\*|[*+]|{'|'.join(map(re.escape, _SIGNS))})\s*", re.IGNORECASE)
+_SIGN: Final = re.compile(rf"\s*(?:{'|'.join(f'({sign})' for sign in _SIGNS)})\s*", re.IGNORECASE)
 _CHAIN: Final = re.compile(
     rf"(?<![\w.,/-]){_NUMBERS.pattern}(?:{_SIGN.pattern}{_NUMBERS.pattern})+(?![\w/-]|[.,]\d|\s?%)",
     re.IGNORECASE,
 )
+
+
+def _expression(request: str, chain: re.Match[str]) -> str:
+    """Return the expression of numbers and operations that follow one another in a request."""
+    parts, start, operators = [], chain.start(), tuple(_SIGNS.values())
+    for sign in _SIGN.finditer(request, chain.start()):
+        if sign.end() > chain.end():
+            break
+        parts += [request[start : sign.start()], operators[(sign.lastindex or 1) - 1]]
+        start = sign.end()
+    return " ".join([*parts, request[start : chain.end()]])
 
 
 def _calculation(request: str) -> tuple[str, list[str], bool]:
@@ -131,13 +139,12 @@ def _calculation(request: str) -> tuple[str, list[str], bool]:
     Also its numbers, sorted, and whether a call with fewer of them is a part of it: it has three or more, all
     of the request. Of numbers that the request has twice, nobody knows which are meant.
     """
-    chains, in_request = [match[0] for match in _CHAIN.finditer(request)], _NUMBERS.findall(request)
+    chains, in_request = [*_CHAIN.finditer(request)], _NUMBERS.findall(request)
     if len(chains) == 1 and not _OPERATORS.search(_CHAIN.sub("", request)):
-        numbers = sorted(_NUMBERS.findall(chains[0]))
+        numbers = sorted(_NUMBERS.findall(chains[0][0]))
         if all(in_request.count(number) == 1 for number in numbers):
             is_all = 2 < len(numbers) == len(in_request) and "(" not in request
-            expression = _SIGN.sub(lambda sign: f" {_SIGNS.get(sign[1].lower(), sign[1])} ", chains[0])
-            return expression, numbers, is_all
+            return _expression(request, chains[0]), numbers, is_all
     if len(in_request) == 2 and len(_OPERATORS.findall(request)) < 2:
         for words, expression in OPERATIONS.items():
             pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
@@ -335,11 +342,10 @@ _DICTATED: Final = re.compile(
 )
 
 
-_ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
-_ADDRESSES: Final = rf"(?:both\s+)?{_ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){_ADDRESS})*"
+_ADDRESSES: Final = rf"(?:both\s+)?{ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){ADDRESS})*"
 _MESSAGE: Final = re.compile(
-    rf"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa|(?:scrivi|comunica)\s+a"
-    rf"|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
+    r"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa"
+    rf"|(?:scrivi|comunica)\s+a|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
     r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)"
     r"|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
     r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
@@ -384,9 +390,10 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it.
     """
     match = _MESSAGE.search(request[:LONGEST_REQUEST])
-    if match is None or (asks_for_several(match["text"]) and not _ENUMERATION.fullmatch(match["text"])):
+    is_list = match is not None and _ENUMERATION.fullmatch(match["text"]) is not None
+    if match is None or (asks_for_several(match["text"]) and not is_list):
         return dict(arguments)
-    recipients = re.findall(_ADDRESS, match["recipients"])
+    recipients = re.findall(ADDRESS, match["recipients"])
     if not _texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
@@ -397,10 +404,9 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
 
     def dictated(text: str, name: str) -> str:
         is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
-        common, terms = set(TERM.findall(text.casefold())), set(TERM.findall(message))
-        common &= terms
-        lacks_most = _ENUMERATION.fullmatch(match["text"]) and len(common) <= len(terms) / 2
-        is_other = is_subject and bool(not common or lacks_most)
+        terms = set(TERM.findall(message))
+        common = terms.intersection(TERM.findall(text.casefold()))
+        is_other = is_subject and len(common) <= (len(terms) / 2 if is_list else 0)
         return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(_each_text(arguments, dictated))
@@ -409,7 +415,12 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
 def contents(arguments: Mapping[str, Any]) -> list[str]:
     """Return what a call writes into files and messages."""
     texts: list[str] = []
-    _each_text(arguments, lambda text, name: texts.extend([text] if _CONTENT_NAME.fullmatch(name) else []))
+
+    def add(text: str, name: str) -> str:
+        texts.extend([text] if _CONTENT_NAME.fullmatch(name) else [])
+        return text
+
+    _each_text(arguments, add)
     return texts
 
 
@@ -518,7 +529,7 @@ def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
 
 def _each_text(
     value: Any,
-    change: Callable[[str, str], str | None],
+    change: Callable[[str, str], str],
     select: Callable[[list[Any]], list[Any]] = list,
     numbers: Mapping[int, int] = MappingProxyType({}),
     name: str = "",

@@ -19,6 +19,8 @@ OPERATIONS: Final = {
     r"(?:minus|meno)": "{} - {}",
 }
 """Operations in words, between two numbers, and their expressions; without accents, too."""
+ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
+"""Of electronic mail, as people write it."""
 LONGEST_REQUEST: Final = 8000
 """Characters that are searched."""
 FOLDER_ARGUMENT: Final = re.compile(
@@ -281,7 +283,8 @@ def names_kind_of_file(request: str) -> bool:
 
 
 _FURTHER: Final = re.compile(
-    r"\b(?:and|then|also|both|plus(?!\s[$€£]?\d)|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)\b(?!\.)|[、，；;]",
+    r"\b(?:and|then|also|both|plus(?!\s[$€£]?\d)|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)"
+    r"\b(?!\.)|[、，；;]",
     re.IGNORECASE,
 )
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")

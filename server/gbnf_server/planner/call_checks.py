@@ -39,6 +39,7 @@ from gbnf.requests.texts import (
     is_only_source,
     without_contents,
 )
+from gbnf.requests.values import ADDRESS
 from gbnf.strict_json import nests_deeper, scalars_of
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
@@ -166,9 +167,10 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     texts = argument_values(arguments)
     for path in sorted(_made(tool, texts, state)):
         yield f"{path} was made in this run; change what the request names"
-    if writes_files(tool) and not _OF_FILES.search(state.request):
-        for address in sorted(filter(_ADDRESS.fullmatch, argument_values(without_contents(arguments)))):
-            yield f"{address} is an address and no file; send it a message"
+    if writes_files(tool) and not _CALLED_FILES.search(state.request):
+        for path in sorted(argument_values(without_contents(arguments))):
+            if re.fullmatch(ADDRESS, path) and not _TEXT_FILE.search(path):
+                yield f"{path} is an address and no file; send it a message"
     if unread := _overwritten_file(arguments, state):
         yield f"read {unread} first, so that what is in it stays"
     if _adds_nothing(arguments, state):
@@ -185,9 +187,6 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
             stem = path.rpartition("/")[2].casefold().partition(".")[0]
             if not any(re.search(rf"\b{word}", request) for word in re.findall(r"\w{3,}", stem)):
                 yield f"{path} exists, and the request does not name it; write to another file, or answer"
-
-
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
 def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
@@ -211,7 +210,8 @@ def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
     return frozenset(path for path, count in zip(made, counts, strict=True) if count <= deletes)
 
 
-_OF_FILES = re.compile(r"\b(?:files?|folders?|director\w+|cartell\w+)\b", re.IGNORECASE)
+_TEXT_FILE = re.compile(r"\.(?:txt|md|csv|json|ya?ml|xml|ini|toml|log|html?|eml|vcf|docx?)\Z", re.IGNORECASE)
+_CALLED_FILES = re.compile(r"\b(?:files?|folders?|director\w+|cartell\w+)\b", re.IGNORECASE)
 _DELETES_IT = re.compile(
     r"\b(?:delete|remove|erase|trash|throw|get rid of)\s+(?:it|this|that|the (?:same|folder|file))\b"
     r"|\b(?:cancell|elimin|rimuov|butt|togl)\w{0,4}l[oa]\b",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import takewhile
@@ -28,16 +28,14 @@ from math import inf
 from typing import Any, TypeAlias
 
 from gbnf.errors import GbnfError, clip
-from gbnf.prompts.messages import Image, Message, call_text, error_text, result_text
+from gbnf.prompts.messages import Image, Message, call_text, error_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
 from gbnf.requests.ranking import is_about, request_language
-from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites
 from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import Completion
-from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner import salvage
 from gbnf_server.planner.answer_checks import (
@@ -53,35 +51,28 @@ from gbnf_server.planner.call_checks import (
     check_completion,
 )
 from gbnf_server.planner.events import (
-    AskApproval,
     AskPerson,
     CallBlocked,
-    ExecuteTool,
     Run,
     RunFinished,
     RunStarted,
     Step,
     StepStarted,
-    ToolCalled,
-    ToolDone,
-    ToolFailed,
-    ToolFault,
 )
-from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, ModelCalls, Part
+from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, Part
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import answer_of, named, order_tools
 from gbnf_server.planner.progress import has_nothing_new, tools_unused
-from gbnf_server.planner.repeats import MAX_READS, canonical
-from gbnf_server.planner.requested_arguments import invented_past, narrowed
+from gbnf_server.planner.repeats import MAX_READS
+from gbnf_server.planner.requested_arguments import narrowed
 from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_asked_for, tools_preferred
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.step_references import result_entries
-from gbnf_server.planner.tool_offer import OfferedTools, find_tools, offer_tools, select
+from gbnf_server.planner.tool_calls import ToolCalls
+from gbnf_server.planner.tool_offer import OfferedTools, offer_tools, select
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ExecutorError,
-    ExecutorTimeoutError,
     MalformedTextError,
     RequestNotSupportedError,
 )
@@ -145,7 +136,7 @@ def check_request(query: str) -> None:
         raise ValueError(f"the request contains a lone surrogate at index {error.start}") from None
 
 
-class _Loop(ModelCalls):
+class _Loop(ToolCalls):
     def run(self) -> Planning:
         state, options = self.state, self.options
         asked: Message = {"role": "user", "content": state.query}
@@ -304,7 +295,7 @@ class _Loop(ModelCalls):
             if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)
             return state.finish("answered", self.clock(), answer=answer)
-        yield from self._execute(accepted, step, offer, unsure)
+        yield from self.execute(accepted, step, offer, unsure)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
             return state.finish("answered", self.clock(), answer=answer_of(result))
@@ -432,7 +423,7 @@ class _Loop(ModelCalls):
         may_stay = refused.refusal == "invalid" and not is_again
         # the tool that the request needs stays, since its call can be corrected
         if not (may_stay and tool and fits_alone(tool, offer.own, state)):
-            told = self._counted(told, tool, offer, is_again)
+            told = self.counted(told, tool, offer, is_again)
         error = error_text(state.number, told)
         state.history += self.options.protocol.refused_messages(step.text, refused.call, error, step.number)
         state.steps.append(replace(step, error=refused.error, refusal=refused.refusal))
@@ -465,7 +456,7 @@ class _Loop(ModelCalls):
             choices = {choice if isinstance(choice, str) else text: choice for text, choice in parsed.items()}
             question = f"{accepted.tool.name}: which {'/'.join(path)}?"
             try:
-                answer = yield from self._waiting(AskPerson(question, tuple(choices)))
+                answer = yield from self.waiting(AskPerson(question, tuple(choices)))
             except ExecutorError:  # there is nobody to ask
                 uncertain.append(value)
                 continue
@@ -480,106 +471,6 @@ class _Loop(ModelCalls):
                 uncertain.append(value)
         return accepted, uncertain
 
-    def _execute(
-        self, accepted: AcceptedCall, step: Step, offer: OfferedTools, unsure: Sequence[ValueProbability]
-    ) -> Part[None]:
-        """Execute a valid call, with approval if required, and add its result to the history."""
-        call, tool, arguments = accepted.parsed.call, accepted.tool, accepted.arguments
-        state, number = self.state, self.state.number
-        today = state.started_at.date()
-        changes = tool.run.effect == "write" and tool.affinity  # others may not say that they only read
-        past = invented_past(arguments, state.request, today) if changes else ()
-        asks = tool.run.confirm or bool(unsure) or bool(past)
-        if past:
-            yield from self.warn(f"step {number}: {', '.join(past)} is in the past, and not in the request")
-        for value in unsure:
-            shown = ", ".join(f"{text} {share:.0%}" for text, share in value.alternatives[:4])
-            likely = shown or f"{value.probability:.0%}"
-            yield from self.warn(f"step {number}: {value.pointer} is uncertain: {likely}")
-        begun = self.clock()
-        yield from self.emit(ToolCalled(begun, number, tool.name, arguments, tool.run.effect, asks=asks))
-        printed: list[str] = []
-        try:
-            result = yield from self._perform(tool, arguments, printed.append, asks=asks)
-        except GbnfError as error:
-            ended_at = self.clock()
-            seconds = (ended_at - begun).total_seconds()
-            fault: ToolFault = "timeout" if isinstance(error, ExecutorTimeoutError) else "error"
-            fault = "denied" if isinstance(error, _DeniedError) else fault
-            output = "\n".join([*printed, *getattr(error, "__notes__", ())])
-            state.calls.add_failure(call, str(error))
-            if str(error).startswith(NOBODY_ANSWERS):
-                state.calls.add_unapproved(tool, str(error))
-            self._tell(error_text(number, self._counted(str(error), tool, offer)), tool)
-            yield from self.emit(ToolFailed(ended_at, number, tool.name, fault, str(error), seconds, output))
-            state.steps.append(replace(step, error=str(error), fault=fault, tool_s=seconds, output=output))
-            if not isinstance(error, ExecutorError):
-                raise  # not the tool's error but the machine's: the model can't handle it
-            return
-        ended_at = self.clock()
-        seconds = (ended_at - begun).total_seconds()
-        state.calls.add_result(tool, call, result)
-        if entries := result_entries(result):
-            state.entries[number] = entries
-        self._tell(result_text(number, result), tool)
-        output = "\n".join(printed)
-        yield from self.emit(ToolDone(ended_at, number, tool.name, result, seconds, output))
-        state.steps.append(replace(step, result=result, tool_s=seconds, output=output))
-
-    def _counted(
-        self, error: str, tool: Tool | None, offer: OfferedTools, is_repetition: bool = False
-    ) -> str:
-        """Count a failed or refused call; return the error, and why the next step leaves its tool out."""
-        others = any(tool is None or other.name != tool.name for other in offer.callable)
-        if tool is None or not others or tool.name in (FINAL_ANSWER.name, ASK_USER.name):
-            return error
-        reason = self.state.calls.count_failure(tool, is_repetition=is_repetition)
-        return f"{error.rstrip('.')}. {reason}" if reason else error
-
-    def _tell(self, outcome: str, tool: Tool) -> None:
-        """Add the outcome of a call to the history."""
-        state = self.state
-        state.history.append(self.options.protocol.outcome_message(outcome, tool.name, state.number))
-
-    def _perform(
-        self, tool: Tool, arguments: Mapping[str, Any], on_output: Callable[[str], None], *, asks: bool
-    ) -> Part[dict[str, Any]]:
-        if tool == ASK_USER:
-            answer = yield from self._waiting(
-                AskPerson(arguments["question"], tuple(arguments.get("options", ())))
-            )
-            assert isinstance(answer, str)
-            self.state.earlier_texts.append(answer)
-            return {"answer": answer, "entries": [answer]}
-        if tool == FIND_TOOLS:
-            return find_tools(arguments["query"], self.state)
-        if asks:
-            call = {"name": tool.name, "arguments": arguments}
-            asked = canonical(call)
-            try:
-                approved = yield from self._waiting(AskApproval(call))
-            except ExecutorError as error:  # there is nobody to ask
-                self.state.pending.add(asked)
-                if tool.run.confirm:
-                    self.state.calls.add_unapproved(tool, str(error))
-                raise _DeniedError(str(error)) from None
-            self.state.pending.discard(asked)
-            if approved is not True:
-                raise _DeniedError("the person did not approve this call; it was not executed")
-        result = yield ExecuteTool(tool, arguments, on_output)
-        assert isinstance(result, dict)
-        if nests_deeper(result, MAX_DEPTH):  # a run is stored as JSON
-            raise too_deep(tool.name)
-        return result
-
-    def _waiting(self, question: AskPerson | AskApproval) -> Part[Any]:
-        """Ask a person; the time until the answer does not count."""
-        begun = self.clock()
-        try:
-            return (yield question)
-        finally:
-            self.state.waited_s += (self.clock() - begun).total_seconds()
-
 
 def set_value(container: Any, path: Sequence[str], value: Any) -> None:
     """Set the value at a path, the steps of a JSON Pointer, in a JSON object or array."""
@@ -587,7 +478,3 @@ def set_value(container: Any, path: Sequence[str], value: Any) -> None:
     for step in outer:
         container = container[int(step) if isinstance(container, list) else step]
     container[int(last) if isinstance(container, list) else last] = value
-
-
-class _DeniedError(ExecutorError):  # a person's decision, not a fault
-    """The person did not approve the call."""

@@ -96,15 +96,20 @@ def test_what_a_run_has_made_is_deleted_only_if_the_request_names_it_again(reque
     assert ("delete_files" in [effect.tool.name for effect in driven.of(ExecuteTool)]) == may
 
 
-def test_no_file_has_an_address_for_its_name() -> None:
-    request_ = "write ann@example.com that dinner is ready"
-    write = {"files": [{"path": "ann@example.com", "content": "dinner is ready"}]}
+@pytest.mark.parametrize("address", ["ann@example.com", "giulia.rossi@studio.it"])
+def test_no_file_has_an_address_for_its_name(address: str) -> None:
+    request_ = f"write {address} that dinner is ready"
+    write = {"files": [{"path": address, "content": "dinner is ready"}]}
     texts = [written({"name": "write_files", "arguments": write})] * 3
     driven = drive(request_, *texts, *["No."] * 3)
     assert not driven.of(ExecuteTool)
     assert driven.run.outcome != "failed"
-    named = drive("write dinner is ready into the file ann@example.com", *texts, *["Done."] * 3, replies=[{}])
+    named = drive(f"write dinner is ready into the file {address}", *texts, *["Done."] * 3, replies=[{}])
     assert named.of(ExecuteTool)
+    texts = [
+        written({"name": "write_files", "arguments": {"files": [{"path": "ann@b.org.txt", "content": "x"}]}})
+    ]
+    assert drive("write x to ann@b.org.txt", *texts, *["Done."] * 3, replies=[{}]).of(ExecuteTool)
     save = {"files": [{"path": "contacts.txt", "content": "ann@example.com"}]}
     texts = [written({"name": "write_files", "arguments": save})]
     saved = drive("write ann@example.com to contacts.txt", *texts, *["Done."] * 3, replies=[{}])
