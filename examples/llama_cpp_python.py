@@ -8,6 +8,7 @@ import json
 import llama_cpp
 
 from gbnf import compile_schema
+from gbnf_server.llama.process_globals import patch_default_model_params
 from gbnf_server.system.model_files import smollm2_path
 
 SCHEMA = {
@@ -22,6 +23,7 @@ SCHEMA = {
 
 grammar = compile_schema(SCHEMA)
 print("not enforced:", [str(finding) for finding in grammar.report])
+patch_default_model_params()  # on CPUs with Intel AMX, many builds of llama.cpp crash without this
 model = llama_cpp.Llama(str(smollm2_path()), n_ctx=512, n_threads=1, verbose=False)
 answer = model.create_chat_completion(
     [{"role": "user", "content": "Ada Lovelace, born in 1815. Answer in JSON with name and born."}],

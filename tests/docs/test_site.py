@@ -10,6 +10,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
@@ -44,6 +45,20 @@ PAGES = sorted(
     for folder in ("", "docs/", "docs/*/", "examples/")
     for path in ROOT.glob(f"{folder}*.md")
 )
+
+
+def test_the_names_in_the_pages_can_be_imported() -> None:
+    unknown = []
+    for page in PAGES:
+        if page == "CHANGELOG.md":  # it also names what was moved or removed
+            continue
+        text = (ROOT / page).read_text("utf-8")
+        for name in sorted(set(re.findall(r"`((?:gbnf|gbnf_server)(?:\.\w+)+)", text)) - {"gbnf.toml"}):
+            try:
+                resolve_name(name)
+            except (ImportError, AttributeError):
+                unknown.append(f"{page}: {name}")
+    assert not unknown
 
 
 @given(source=st.sampled_from(PAGES), target=st.sampled_from(PAGES), anchor=st.sampled_from(["", "#part"]))
