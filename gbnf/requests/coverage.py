@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
-from gbnf.requests.values import ADDRESS, FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
+from gbnf.requests.values import ADDRESS, FOLDER_ARGUMENT, LONGEST_REQUEST, QUOTED, TERM, names_in, numbers_in
 from gbnf.strict_json import json_of
 from gbnf.tools.tool import Tool
 
@@ -28,7 +28,8 @@ def uncovered_values(request: str, calls: Sequence[Mapping[str, Any]]) -> tuple[
     request, written = request[:LONGEST_REQUEST], calls_text(calls)
     lists = (value for call in calls for value in call["arguments"].values() if isinstance(value, list))
     counts = {*(str(len(value)) for value in lists), *([str(len(calls))] if len(calls) > 1 else [])}
-    numbers = (number for number in numbers_in(request) if not number.share or number.share not in written)
+    unquoted = QUOTED.sub(" ", request)  # a quote is a name as a whole: "two tickets"
+    numbers = (number for number in numbers_in(unquoted) if not number.share or number.share not in written)
     values = (*names_in(request), *(number.text for number in numbers if number.text not in counts))
     # a city stands for itself: Chicago, Illinois
     return tuple(value for value in values if value.casefold().partition(", ")[0].lstrip("/") not in written)

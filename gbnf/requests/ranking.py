@@ -94,6 +94,8 @@ _ARITHMETIC: Final = re.compile(
 )
 _ASKING: Final = ((_ARITHMETIC, " calculate expression"), (re.compile(r"\bhow late is it\b"), " time"))
 """What a request asks for in other words, such as an arithmetic expression."""
+_STATED: Final = re.compile(r"(\w\.[a-z]\w{1,4}\b\W{1,3}should (?:now )?)read\b")
+"""What a file is to contain: nothing is read."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
 _PLACE: Final = re.compile(
     r"\b(?:in|under|within|inside|into|from|of|at|sotto|nell[ao']|nel|dentro|dall[a']|dal|della|del|di)"
@@ -218,7 +220,9 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
         for tool in tools
     }
     counts = Counter(chain.from_iterable(words_of.values()))
-    common, text = {word for word in counts if counts[word] > _MOST_ASKED_FOR}, _spaced(unquoted)
+    common = {word for word in counts if counts[word] > _MOST_ASKED_FOR}
+    # no phrase goes across a quote or a path: write "tickets" to a.txt
+    text = _spaced(_PATH.sub(" 0 ", QUOTED.sub(" 0 ", _asked(query))))
     phrases = {tool: _phrases_in(text, tool) for tool in tools}
     if names_kind_of_file(query):  # "text file" says what is found and read, and not what to do with it
         reads = [tool for tool in tools if tool.run.effect == "read" and (words_of[tool] or phrases[tool])]
@@ -403,7 +407,7 @@ def word_stems(text: str) -> frozenset[str]:
 
 def _asked(query: str) -> str:
     """Return a request without case and accents, with the words of what it contains."""
-    text = plain_text(query)
+    text = _STATED.sub(r"\1contain", plain_text(query))
     return text + "".join(words for pattern, words in _ASKING if pattern.search(text))
 
 

@@ -330,6 +330,22 @@ def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, A
     return {name: folder(value) for name, value in arguments.items()}
 
 
+def with_named_file(arguments: Mapping[str, Any], request: str, made: Collection[str]) -> dict[str, Any]:
+    """Return the arguments of a call that writes a file with the one that the request names.
+
+    In place of a folder of `made`, what earlier calls have made, which a small model writes to.
+    """
+    paths = {match[0].rstrip(".,;?!)") for match in PATH.finditer(request[:LONGEST_REQUEST])}
+    files = [path for path in paths if _FILE_NAME.fullmatch(path.rpartition("/")[2])]
+    if len(files) != 1 or files[0] in _texts_in(arguments):
+        return dict(arguments)
+
+    def named(text: str, _name: str) -> str:
+        return files[0] if text.rstrip("/") in made and not _FILE_NAME.fullmatch(text) else text
+
+    return dict(_each_text(arguments, named))
+
+
 _FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
 _TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
 _WRITE: Final = r"(?:write|save|put|scrivi|salva|metti)"
@@ -466,9 +482,13 @@ def _has_dictated(text: str, dictated: str, *, is_marked: bool) -> bool:
     `is_marked`: the request calls it a text, "the text milk and bread", which may be anywhere in it.
     Otherwise one with an article, or that is about something, may describe a text: "a poem about bread".
     """
-    if "\n" in text or PATH.fullmatch(text) or _ABOUT.search(dictated):
+    every = TERM.findall(dictated.casefold())
+    text, _, more = text.partition("\n")
+    if more:  # a line that a small model adds: "This is a test file."
+        return is_marked and len(every) > 1 and TERM.findall(text.casefold()) == every
+    if PATH.fullmatch(text) or _ABOUT.search(dictated):
         return False
-    some, every = TERM.findall(text.casefold()), TERM.findall(dictated.casefold())
+    some = TERM.findall(text.casefold())
     if len(every) < 2 or {word for word in some if word.isdigit()} - {*every}:
         return False  # it has a number that the model has computed
     if is_marked:

@@ -22,6 +22,7 @@ from gbnf.requests.texts import (
     with_folders,
     with_known_paths,
     with_message,
+    with_named_file,
     with_sources,
     without_roots,
 )
@@ -90,6 +91,9 @@ def _completed(
             map(writes_files, tools_asked_for(state.described, state))
         )  # the file is still to be written
         arguments = with_folders(arguments, "" if writes else state.request)
+    elif writes_files(called):
+        made = {str(entry) for entries in state.entries.values() for entry in entries}
+        arguments = with_named_file(arguments, state.request, made)
     return arguments
 
 

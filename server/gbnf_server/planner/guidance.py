@@ -13,7 +13,8 @@ from typing import Self
 class Guidance:
     """The rules that lead a model through a run; the default is none.
 
-    How it is asked. `suggests_best`: the request names the tool that fits best by far, and makes the answer
+    How it is asked. `divides`: for each part of the request that stands for itself, one after the other.
+    `suggests_best`: the request names the tool that fits best by far, and makes the answer
     more likely where none fits. `tells_dates`: the dates and times that the request has in words follow it.
     `declares_needed`: declared are the tools and arguments that the request may need, the best first.
     `chooses_first`: the model is asked for the tool that it means before others are declared.
@@ -32,6 +33,7 @@ class Guidance:
     is made or refused. `adds_unread`: an answer tells what it leaves out of the results.
     """
 
+    divides: bool = False
     suggests_best: bool = False
     tells_dates: bool = False
     declares_needed: bool = False
@@ -55,6 +57,7 @@ class Guidance:
 
 
 _OF_TEMPLATES = (
+    "divides",
     "declares_needed",
     "chooses_first",
     "finds_first",

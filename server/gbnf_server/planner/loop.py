@@ -31,6 +31,7 @@ from gbnf.errors import GbnfError, clip
 from gbnf.prompts.messages import Image, Message, call_text, error_text
 from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
+from gbnf.requests.parts import parts_of
 from gbnf.requests.ranking import is_about, request_language
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites
@@ -67,7 +68,7 @@ from gbnf_server.planner.progress import has_nothing_new, tools_unused
 from gbnf_server.planner.repeats import MAX_READS
 from gbnf_server.planner.requested_arguments import narrowed
 from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_asked_for, tools_preferred
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import Parts, RunState
 from gbnf_server.planner.tool_calls import ToolCalls
 from gbnf_server.planner.tool_offer import OfferedTools, offer_tools, select
 from gbnf_server.system.errors import (
@@ -123,6 +124,10 @@ def plan(
         and not options.ask_user
     ):
         state.options = replace(options, only_tool=order.tools[0])
+    elif options.guidance.divides and order.final_answer and not (options.required or images):
+        state.whole_query = query
+        state.query, *left = parts_of(query, order.tools)
+        state.parts = Parts(tuple(left))
     return _Loop(clock, state).run()
 
 
@@ -146,7 +151,7 @@ class _Loop(ToolCalls):
         yield from self.emit(
             RunStarted(
                 state.started_at,
-                state.query,
+                state.whole_query or state.query,
                 state.turn,
                 options.backend,
                 options.protocol.is_constrained,
@@ -281,6 +286,8 @@ class _Loop(ToolCalls):
             if not instead:
                 return (yield from self._answer_done())
             return (yield from self._call_instead(step, instead, offer if state.succeeded else whole))
+        if is_answer and state.next_part(call["arguments"]["message"]):
+            return None
         state.blocked_in_a_row = 0
         message = options.protocol.call_message(call, state.number)
         if parsed.preface and not is_answer:
@@ -363,11 +370,13 @@ class _Loop(ToolCalls):
         refused = CallRefusedError("unparsed", f"this is no answer; call {names}")
         return (yield from self._block(step, refused, offer))
 
-    def _answer_done(self) -> Part[Run]:
-        """Finish a run for which all is done with the model's answer from the results."""
+    def _answer_done(self) -> Part[Run | None]:
+        """Finish a run, or a part of its request, for which all is done with an answer from the results."""
         state = self.state
         begun = self.clock()
         completion, answer = yield from self.answer_done()
+        if state.next_part(answer.text if answer.by == "model" else ""):
+            return None
         step = Step(state.number, completion.text, model_s=(self.clock() - begun).total_seconds())
         if answer.by != "model":
             state.steps.append(replace(step, error=answer.error, refusal="invalid"))
@@ -380,7 +389,7 @@ class _Loop(ToolCalls):
     def _may_answer(self) -> bool:
         """Return whether a text may end the run: no required tool is missing, and no tool ends it instead."""
         answer = self.state.order.final_answer
-        return answer is not None and not missing_prerequisites((answer,), self.state.succeeded)
+        return answer is not None and not missing_prerequisites((answer,), self.state.prerequisites)
 
     def _exhausted(self, limit: str) -> Run:
         error = f"no final answer within {limit}{self._still_required()}; allow more, or ask for less"
@@ -388,7 +397,7 @@ class _Loop(ToolCalls):
 
     def _still_required(self) -> str:
         """Return the required tools that have not succeeded, for an error message; "" if there is none."""
-        missing = set(self.options.required) - self.state.succeeded
+        missing = set(self.options.required) - self.state.prerequisites
         names = ", ".join(named(sorted(missing), "any"))
         return names and f", and these required tools have not succeeded: {names}"
 

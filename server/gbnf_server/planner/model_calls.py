@@ -106,19 +106,26 @@ class ModelCalls:
                 return (yield from self._generate(offer, system))
             except ContextOverflowError as error:
                 state.meter = state.meter.overflowed(error, self._prompt(system))
-                if not (yield from self._compact(system, overflowed=True)):
+                if not (yield from self._compact(system, overflowed=True)) and not state.forget_parts():
                     raise
 
     def choose_tool(self) -> Part[None]:
         """Ask a small model which of many tools a request needs first, unless its words say so."""
         state, options = self.state, self.options
-        if state.number > 1 or not (options.asks_first and options.filter and options.dialect == "gbnf"):
+        if not state.is_first_step or not (
+            options.asks_first and options.filter and options.dialect == "gbnf"
+        ):
             return
         tools = select(state).kept
         if len(tools) > FEW:
             state.lead.choice = said_choice(tools, state)
-            state.lead.choice = state.lead.choice or (yield from self._choice(tools, tuple(state.history)))
+            state.lead.choice = state.lead.choice or (yield from self._choice(tools, self._asked()))
             state.lead.preference = preference(choice_scores(tools, state), state.lead.choice, options.ranker)
+
+    def _asked(self) -> tuple[Message, ...]:
+        """Return the messages that a first step asks the model to choose a tool for."""
+        state = self.state
+        return tuple(state.history[-1:] if state.parts.number else state.history)
 
     def _choice(self, tools: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which of some tools is needed first; return the log-probability of each, by name.
@@ -148,7 +155,7 @@ class ModelCalls:
         names = {tool.name for tool in offer.callable}
         if not options.asks_first or FINAL_ANSWER.name not in names:
             return False
-        if state.number > 1 or len(names) == 1:
+        if not state.is_first_step or len(names) == 1:
             return state.lead.without_tools
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))
@@ -323,7 +330,7 @@ class ModelCalls:
         Not while a call waits for approval, since the request is not finished.
         """
         state, options = self.state, self.options
-        done = salvage.with_results(state.steps)
+        done = salvage.with_results(run.steps)
         if run.outcome in {"answered", "salvaged"} or not done or state.pending:
             return run
         assert run.error is not None
@@ -334,10 +341,10 @@ class ModelCalls:
         if ask:
             constrained = options.protocol.is_constrained and options.dialect == "gbnf"
             grammar = salvage.text_grammar() if constrained else None
-            messages = salvage.messages(state.query, done, options.language)
+            messages = salvage.messages(run.query, done, options.language)
             try:
                 completion, _ = yield from self._ask(messages, grammar, "salvage")
-                answer = salvage.read(completion, state.query, done, options.language)
+                answer = salvage.read(completion, run.query, done, options.language)
             except GbnfError as error:
                 answer = salvage.answer_from_results(done, options.language, f"error: {error}")
         else:
@@ -363,7 +370,7 @@ class ModelCalls:
             grammar = salvage.text_grammar(beginning) if is_constrained else None
             completion, _ = yield from self._ask(asked, grammar, "answer")
             answer = salvage.read(completion, state.query, done, language, may_restate=True)
-            if answer.error != salvage.COPIED:
+            if answer.error not in {salvage.COPIED, salvage.APOLOGY}:
                 break
         if answer.by == "model":
             answer = replace(answer, text=self.with_unread(answer.text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -45,10 +45,20 @@ class Lead:
 
 
 @dataclass(slots=True)
+class Parts:
+    """The parts of a request that are carried out one after the other, but for the one in progress."""
+
+    left: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()  # to those that are done
+    steps: tuple[Step, ...] = ()  # of those that are done
+    number: int = 0  # of the last step before the part in progress
+
+
+@dataclass(slots=True)
 class RunState:
     """What a run is asked, and all that changes during it."""
 
-    query: str
+    query: str  # the request, or the part of it that is in progress
     turn: str
     started_at: datetime
     options: ResolvedOptions = field(default_factory=ResolvedOptions)
@@ -61,6 +71,8 @@ class RunState:
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     lead: Lead = field(default_factory=Lead)
+    whole_query: str = ""  # the request, if it has several parts
+    parts: Parts = field(default_factory=Parts)
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
     calls: CallLog = field(default_factory=CallLog)
@@ -70,26 +82,58 @@ class RunState:
     history: list[Message] = field(default_factory=list)  # all but the system message, whole
     compaction: Compaction = field(default_factory=Compaction)  # how the history is shown
     meter: PromptMeter = field(default_factory=PromptMeter)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)  # of the part in progress
     unfinished: ModelCalled | None = None  # the last call of the model, if an error has ended it
     warnings: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)  # by the names of `Usage`
 
     @property
+    def is_first_step(self) -> bool:
+        """Whether the step in progress is the first one of the request, or of its part."""
+        return self.number <= self.parts.number + 1
+
+    @property
     def request(self) -> str:
-        """All that the person has said."""
+        """All that the person has said; of a request with several parts, the one in progress."""
         return "\n".join([self.query, *self.earlier_texts])
 
     @property
     def done_calls(self) -> tuple[Mapping[str, Any], ...]:
-        """The calls that returned a result."""
-        return tuple(step.call for step in self.steps if step.call is not None and step.result is not None)
+        """The calls that returned a result, for the part in progress."""
+        return _calls_done(self.steps)
 
     @property
     def succeeded(self) -> frozenset[str]:
+        """The names of the tools that have returned a result, for the part in progress."""
+        return frozenset(call["name"] for call in self.done_calls)
+
+    @property
+    def prerequisites(self) -> frozenset[str]:
         """The names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
-        names = frozenset(call["name"] for call in self.done_calls)
+        names = frozenset(call["name"] for call in _calls_done([*self.parts.steps, *self.steps]))
         return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
+
+    def next_part(self, answer: str) -> bool:
+        """Begin the next part of the request after the answer to the last one; False if that was all."""
+        if not self.parts.left:
+            return False
+        self.query, *left = self.parts.left
+        answers, steps = (*self.parts.answers, answer), (*self.parts.steps, *self.steps)
+        self.number -= 1  # the step that answered
+        self.parts = Parts(tuple(left), answers, steps, self.number)
+        self.steps, self.lead, self.blocked_in_a_row = [], Lead(takes_entries=self.lead.takes_entries), 0
+        self.in_system_message = self.described = ()
+        self.compaction = Compaction()
+        said = answer or "OK."  # chat templates need something between two messages of the person
+        self.history += [{"role": "assistant", "content": said}, {"role": "user", "content": self.query}]
+        return True
+
+    def forget_parts(self) -> bool:
+        """Show the model only the part in progress; return whether that is less."""
+        own = self.history[-1 - 2 * len(self.steps) :]
+        is_less = bool(self.parts.number) and len(own) < len(self.history)
+        self.history = own if is_less else self.history
+        return is_less
 
     def finish(
         self,
@@ -101,13 +145,15 @@ class RunState:
         salvage: SalvagedAnswer | None = None,
     ) -> Run:
         """Return the finished run."""
+        if answer is not None and salvage is None:
+            answer = "\n".join(filter(None, [*self.parts.answers, answer]))
         return Run(
             outcome=outcome,
             answer=answer,
             error=error,
-            query=self.query,
+            query=self.whole_query or self.query,
             turn=self.turn,
-            steps=tuple(self.steps),
+            steps=(*self.parts.steps, *self.steps),
             warnings=tuple(self.warnings),
             started_at=self.started_at,
             duration_s=(ended_at - self.started_at).total_seconds(),
@@ -116,3 +162,7 @@ class RunState:
             cached_tokens=self.tokens["cached_tokens"],
             salvage=salvage,
         )
+
+
+def _calls_done(steps: Sequence[Step]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(step.call for step in steps if step.call is not None and step.result is not None)

@@ -21,6 +21,7 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.errors import clip
 from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.readers import looks_like_call
+from gbnf.requests.texts import is_apology
 from gbnf.requests.values import LONGEST_REQUEST, PATH
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
@@ -71,6 +72,7 @@ _ASKS_FOR_TEXT = re.compile(
 """The whole of a request for what is in a file."""
 _REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)  # the same words three times in a row
 COPIED = "error: the model copied the question"
+APOLOGY = "error: the model apologised for what is done"
 _ASKED = {
     "en": (
         "The request was: {query}\n\nThis was found:\n{found}\n\n"
@@ -211,6 +213,8 @@ def read(
         return answer_from_results(done, language, "error: the model wrote no answer")
     if copies_question(answer, query, language, may_restate=may_restate):
         return answer_from_results(done, language, COPIED)
+    if may_restate and is_apology(answer, query):
+        return answer_from_results(done, language, APOLOGY)
     if any(sum(map(str.isalpha, repetition[1])) > 3 for repetition in _REPEATED.finditer(answer)):
         return answer_from_results(done, language, "error: the model repeated itself")
     numbers = tuple(step.number for step in done)

@@ -152,7 +152,7 @@ def offer_tools(state: RunState) -> OfferedTools:
     asking = (ASK_USER,) if options.ask_user else ()
     ending = (state.order.final_answer,) if state.order.final_answer else ()
     declared = ending if options.protocol.answers_by_call else ()
-    waiting = missing_prerequisites((*tools, *ending), state.succeeded)
+    waiting = missing_prerequisites((*tools, *ending), state.prerequisites)
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = bool(ending) and FINAL_ANSWER.name not in waiting
     unwanted = {state.calls.left_out, *state.calls.unapproved}

@@ -205,6 +205,12 @@ def test_how_many_calls_there_are_is_a_number_of_the_request() -> None:
     assert uncovered_values("the area of two circles, of radius 5 and 7", calls[:1]) == ("7", "2")
 
 
+def test_a_number_in_a_quote_is_a_part_of_the_quote() -> None:
+    call = {"name": "t", "arguments": {"content": "two tickets"}}
+    assert uncovered_values("write 'two tickets'", [call]) == ()
+    assert uncovered_values("write 'two tickets' 3 times", [call]) == ("3",)
+
+
 def test_a_number_is_left_unless_it_is_used_in_another_form() -> None:
     one = tool(feet={"type": "number"}, kilograms={"type": "number"})
     request_ = "6 feet and 80 kg, also 5.6 feet and 60 kg"

@@ -380,7 +380,11 @@ def test_the_words_of_a_path_find_no_tool() -> None:
         ("send anna@example.com what is in the report", "send_messages", {"send"}),  # not to where
         ("put the dentist on Friday at 9 on my calendar", "create_events", {"on my calendar"}),
         ("segna il dentista nell'agenda venerdì alle 9", "create_events", {"nell agenda"}),
-        ("a.txt should read milk", "write_files", {"should read"}),
+        ("a.txt should read milk", "write_files", {"should contain"}),
+        ("a.txt should read milk", "read_files", set()),
+        ("I should read a.txt", "read_files", {"read"}),
+        ("write 'hello' to a.txt", "send_messages", set()),  # no phrase goes across a quote
+        ("write 'hello' to ann", "write_files", {"write"}),
         ("find all files and read them", "write_files", set()),  # one word of a phrase
         ("the list should be read", "write_files", set()),
         ("show me what every text file in drafts says", "write_files", set()),  # what is read, not what to do

@@ -107,7 +107,7 @@ def test_a_step_offers_known_addresses_only(query: str, to: str, possible: bool)
 
 def test_an_address_in_a_result_is_known() -> None:
     read = {"name": "read_files", "arguments": {"paths": ["contacts.txt"]}}
-    query = "read contacts.txt and send the text 'hi' to Anna by mail"
+    query = "read contacts.txt and send the text 'hi' to Anna by mail, to her address in it"
     driven = run(query, read, mail("anna@example.org"), replies=[{"entries": ["Anna: anna@example.org"]}, {}])
     assert [each.tool.name for each in driven.of(ExecuteTool)] == ["read_files", "send_messages"]
 

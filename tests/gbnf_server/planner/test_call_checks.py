@@ -64,7 +64,7 @@ def test_an_apology_of_the_model_is_sent_to_nobody(query: str, outcomes: list[st
     [
         ("mail ann@example.com a list of the notes, and keep it for me", False),
         ("update the notes in wiki, and save them in capitals", True),
-        ("find the notes in wiki, then write hello to home.md", True),
+        ("find the notes in wiki, then write hello to home.md there", True),
         ("find my home page in wiki and write hello", True),
         ("find the notes in wiki and write hello into each", True),
     ],

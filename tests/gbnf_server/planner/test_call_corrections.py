@@ -97,7 +97,8 @@ def test_a_call_that_is_invalid_without_other_files_is_refused() -> None:
 
 def test_what_was_read_is_mailed_after_a_folder_was_made() -> None:
     request_ = (
-        "make a folder plans for the file plans/list.xml. Also read boat.xml and email it to ann@example.com"
+        "make a folder plans for the file plans/list.xml. "
+        "Also read boat.xml for it, and email it to ann@example.com"
     )
     calls = [
         {"name": "read_files", "arguments": {"paths": ["boat.xml"]}},
@@ -125,8 +126,8 @@ def test_a_path_is_completed_from_an_absolute_one_of_the_request() -> None:
 @pytest.mark.parametrize(
     ("query", "made"),
     [
-        ("create the folder trips and write hello to trips/a.txt", ["trips"]),
-        ("crea la cartella trips e scrivi ciao in trips/a.txt", ["trips"]),
+        ("create the folder trips and write hello to trips/a.txt in it", ["trips"]),
+        ("crea la cartella trips e scrivici ciao in trips/a.txt", ["trips"]),
         ("create the folder trips/a.txt", ["trips/a.txt", "trips"]),
     ],
 )

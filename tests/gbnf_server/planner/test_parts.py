@@ -1,0 +1,118 @@
+"""Requests of several parts, which a small model carries out one after the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gbnf.requests.parts import parts_of
+from gbnf_server.backends.base import Completion
+from gbnf_server.planner.events import CallModel, ExecuteTool, RunStarted, StepStarted
+from gbnf_server.system.errors import ContextOverflowError
+from support.pools import BUNDLED
+from support.small_models import ASKED_FIRST, LARGE, NO_CHOICE, SMALL, chosen, drive, odds, written
+
+FIRST, SECOND, THIRD = (
+    "create the folder trips/rome",
+    "write 'two tickets' to trips/rome/list.txt",
+    "delete old/a.txt",
+)
+REQUEST = f"{FIRST}, {SECOND} and {THIRD}"
+CALLS = (
+    {"name": "create_dirs", "arguments": {"paths": ["trips/rome"]}},
+    {
+        "name": "write_files",
+        "arguments": {"files": [{"path": "trips/rome/list.txt", "content": "two tickets"}]},
+    },
+    {"name": "delete_files", "arguments": {"paths": ["old/a.txt"]}},
+)
+ANSWERS = ("The folder is there.", "The tickets are listed.", "It is gone.")
+REPLIES = ({"entries": ["trips/rome"]}, {"entries": ["trips/rome/list.txt"]}, {"entries": ["old/a.txt"]})
+TEXTS = [text for call, answer in zip(CALLS, ANSWERS, strict=True) for text in (written(call), answer)]
+
+
+def test_each_part_is_asked_for_alone_after_the_answer_to_the_one_before() -> None:
+    driven = drive(REQUEST, *TEXTS, replies=REPLIES)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == [call["name"] for call in CALLS]
+    run = driven.run
+    assert (run.outcome, run.query) == ("answered", REQUEST)
+    assert run.answer == "\n".join(ANSWERS)
+    assert [step.name for step in run.steps] == [*(call["name"] for call in CALLS), "final_answer"]
+    assert [step.number for step in run.steps] == [1, 2, 3, 4]
+    (started,) = driven.of(RunStarted)
+    assert started.query == REQUEST
+    calls = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
+    asked = [effect.request.messages[-1]["content"] for effect in calls]
+    assert [text.partition("\n")[0] for text in asked] == [FIRST, SECOND, THIRD]
+    said = [message["content"] for message in calls[-1].request.messages if message["role"] == "assistant"]
+    assert [text for text in said if text in ANSWERS] == [*ANSWERS[:2]]
+    answers = [effect.request.messages[-1]["content"] for effect in driven.of(CallModel)[1::2]]
+    for part, text in zip((FIRST, SECOND, THIRD), answers, strict=True):
+        assert [other for other in (FIRST, SECOND, THIRD) if other in text] == [part]
+
+
+def test_each_part_is_offered_the_tools_that_it_asks_for() -> None:
+    driven = drive(REQUEST, *TEXTS, replies=REPLIES)
+    offered = [set(event.tools) for event in driven.of(StepStarted) if set(event.tools) - {"final_answer"}]
+    for call, names in zip(CALLS, offered, strict=True):
+        assert call["name"] in names
+    assert "delete_files" not in offered[0] | offered[1]
+
+
+def test_the_tool_of_each_part_is_chosen_by_its_own_message() -> None:
+    request = "list what is in notes/rome.md, and put 'lunch at 1' somewhere in b.txt"
+    parts = parts_of(request, BUNDLED)
+    texts: list[str | Completion] = [
+        chosen({"read_files": 0.9, "write_files": 0.1}),
+        odds(5.0),
+        *TEXTS[:2],
+        NO_CHOICE,
+        odds(5.0),
+        *TEXTS[2:4],
+    ]
+    driven = drive(request, *texts, options=ASKED_FIRST, replies=REPLIES)
+    asked = [effect.request.messages for effect in driven.of(CallModel) if effect.purpose == "tool"]
+    assert [messages[-1]["content"] for messages in asked] == list(parts)[: len(asked)]
+    assert all(len(messages) == 2 for messages in asked)
+
+
+@pytest.mark.parametrize("options", [LARGE, {**SMALL, "required": ("create_dirs",)}])
+def test_a_large_model_and_a_run_that_requires_a_tool_read_the_whole_request(options: dict[str, Any]) -> None:
+    driven = drive(REQUEST, *TEXTS, options=options, replies=REPLIES)
+    assert driven.of(CallModel)[0].request.messages[-1]["content"].startswith(REQUEST)
+
+
+def test_a_part_whose_answer_cannot_be_used_is_done_all_the_same() -> None:
+    useless = json.dumps({"step": 1})
+    texts = [written(CALLS[0]), useless, useless, *TEXTS[2:]]
+    driven = drive(REQUEST, *texts, replies=REPLIES)
+    assert driven.run.outcome == "answered"
+    assert driven.run.answer == "\n".join(ANSWERS[1:])
+    assert len(driven.of(ExecuteTool)) == len(CALLS)
+
+
+def test_a_part_that_is_blocked_ends_the_run_with_the_results_of_all_parts() -> None:
+    nonsense = written({"name": "write_files", "arguments": {"files": []}})
+    options = {**SMALL, "salvage": True}
+    driven = drive(
+        REQUEST, *TEXTS[:2], *[nonsense] * 3, "Only the folder was made.", options=options, replies=REPLIES
+    )
+    run = driven.run
+    assert (run.outcome, run.query) == ("salvaged", REQUEST)
+    assert run.answer == "Only the folder was made."
+    assert run.salvage is not None
+    assert run.salvage.steps == (1,)
+    asked = driven.of(CallModel)[-1].request.messages[-1]["content"]
+    assert REQUEST in asked
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
+
+
+def test_a_prompt_that_is_too_long_shows_the_part_in_progress_alone() -> None:
+    overflow = ContextOverflowError(5000, 4000)
+    driven = drive(REQUEST, *TEXTS[:2], overflow, *TEXTS[2:], replies=REPLIES)
+    assert driven.run.outcome == "answered"
+    before, after = driven.of(CallModel)[2:4]
+    assert any(message["content"].startswith(FIRST) for message in before.request.messages)
+    assert len(after.request.messages) == 2
