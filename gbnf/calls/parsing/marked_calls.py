@@ -48,30 +48,24 @@ _ELEMENT = (
 )
 _BEGIN = re.compile(r"\s*" + _ELEMENT)
 _END = rf"(?:</{NAMESPACE}param(?:eter)?>|</arg_value(?::\w+)?>|<\|close\|>argument(?:<\|sep\|>)?)"
-_FUNCTION_END = (
-    rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>|(?=</tool_call(?::\w+)?>))"
-)
+_NAMED_END = rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>)"
+_TAGGED_END = r"</tool_call(?::\w+)?>"
+_FUNCTION_END = rf"(?:{_NAMED_END}|(?={_TAGGED_END}))"
+_UNNAMED_FUNCTION = FUNCTION.pattern.replace("?P<name>", "")
 _UNNAMED = _ELEMENT.replace("?P<lines>", "").replace("?P<key>", "")
+_AFTER_END = rf"\s*(?:(?P<twice>{_END})|{_UNNAMED}|{_FUNCTION_END}|\Z)"
 _IN_ELEMENT = pattern(
-    rf"(?P<end>{_END}(?=\s*(?:{_END}|{_UNNAMED}|{_FUNCTION_END}|\Z)))|(?P<function>{_FUNCTION_END})"
-    rf"|(?P<call>(?:\n[ \t]*)?(?:{FUNCTION.pattern.replace('?P<name>', '')}|<tool_call>\s*[^\s<>]+\s*)"
-    rf"(?={_UNNAMED}))"
+    rf"(?P<end>{_END}(?={_AFTER_END}))|(?P<function>{_FUNCTION_END})"
+    rf"|(?P<call>(?:\n[ \t]*)?(?:{_UNNAMED_FUNCTION}|<tool_call>\s*[^\s<>]+\s*)(?={_UNNAMED}))"
     rf"|(?:(?P<line>^|\n)[ \t]*)?(?:{_ELEMENT}|<function[=: ][^<>\n]*>)"
 )
-_HEAD_OF_CALL = (
-    rf"{FUNCTION.pattern.replace('?P<name>', '')}"
-    r"|<tool_call(?::\w+)?>\s*[^\s<>]+\s*(?:<tool_sep[^<>]*>\s*)?(?=<arg_key)"
-)
-_CALL_END = (
-    rf"(?:{BEFORE_TAG}</{NAMESPACE}(?:function|invoke)>|<\|close\|>call<\|sep\|>)(?:\s*</tool_call(?::\w+)?>)?"
-    r"|</tool_call(?::\w+)?>"
-)
 _TAG = pattern(
-    rf"(?P<begin>{_UNNAMED})|(?P<bare><{NAMESPACE}param(?:eter)?>)|(?P<end>{_END})|(?P<function>{_CALL_END})"
-    rf"|(?P<call>{_HEAD_OF_CALL})"
+    rf"(?P<begin>{_UNNAMED})|(?P<bare><{NAMESPACE}param(?:eter)?>)|(?P<end>{_END})"
+    rf"|(?P<function>{_NAMED_END}(?:\s*{_TAGGED_END})?|{_TAGGED_END})|(?P<call>{_UNNAMED_FUNCTION}"
+    r"|<tool_call(?::\w+)?>\s*[^\s<>]+\s*(?:<tool_sep[^<>]*>\s*)?(?=<arg_key))"
 )
 _TAG_END = re.compile(_END)
-_FOLLOWS = re.compile(rf"\s*(?:(?P<twice>{_END})|{_UNNAMED}|{_FUNCTION_END}|\Z)")
+_FOLLOWS = re.compile(_AFTER_END)
 _GOES_ON = re.compile(r"[ \t]+[^\s<]")
 _AGAIN = re.compile(r"\s*\"(?:\s+\w+=\"\w*\")*\s*(?:>|<\|sep\|>)")
 _KEY_AGAIN = re.compile(r".*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
@@ -195,12 +189,11 @@ def _element_end(text: str, start: int, location: Location, kind: str) -> tuple[
             certain = certain and _GOES_ON.match(text, tag.end()) is not None
         if depth > _NESTED_ELEMENTS or calls < 0:
             break
-    end = _unbalanced_end(text, start, location)
-    return None if end is None else (*end, _TAG_END.search(text, start, end[0]) is None)
+    return _unbalanced_end(text, start, location)
 
 
-def _unbalanced_end(text: str, start: int, location: Location) -> tuple[int, int, bool] | None:
-    """Return the end of the value at `start`, where to continue, and whether it has an end tag.
+def _unbalanced_end(text: str, start: int, location: Location) -> tuple[int, int, bool, bool] | None:
+    """Return the end of the value at `start`, where to continue, whether it has an end tag, and is certain.
 
     Without one it ends at the next element or at the function's end; None if the text ends inside it. The
     tag of an undeclared parameter inside a line belongs to the value.
@@ -217,11 +210,12 @@ def _unbalanced_end(text: str, start: int, location: Location) -> tuple[int, int
         elif depth:
             continue
         elif tag["end"]:
-            return tag.start(), tag.end(), True
+            certain = tag["twice"] is None and _TAG_END.search(text, start, tag.start()) is None
+            return tag.start(), tag.end(), True, certain
         elif tag["line"] is not None or (tag["key"] and tag["key"] in location.names):
             stop = tag.start() if stop is None else stop
             break
-    return None if stop is None else (stop, stop, False)
+    return None if stop is None else (stop, stop, False, _TAG_END.search(text, start, stop) is None)
 
 
 def _end_tag(name: str, text: str, start: int) -> re.Match[str] | None:

@@ -182,6 +182,15 @@ def test_tags_of_other_formats_are_part_of_a_text(call: str, value: str) -> None
     assert complete(parse_tool_calls(call.format(value), TOOLS)) == [("write_file", {"content": value})]
 
 
+@pytest.mark.parametrize("call", [_PAIR, _PARAMETER, _file("{}")])
+@pytest.mark.parametrize(
+    "value", ["x > y\n</function></parameter>", "a</invoke> <parameter>\n</parameter>\n"]
+)
+def test_a_text_with_ends_before_its_own_is_whole_or_refused(call: str, value: str) -> None:
+    made = complete(parse_tool_calls(call.format(value), TOOLS))
+    assert made in ([], [("write_file", {"content": value})])
+
+
 _PARTS = ["<![CDATA[", "]]>", "a", " ", "\n", "x"]
 
 
