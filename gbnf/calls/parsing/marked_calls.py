@@ -71,7 +71,7 @@ _AGAIN = re.compile(r"\s*\"(?:\s+\w+=\"\w*\")*\s*(?:>|<\|sep\|>)")
 _KEY_AGAIN = re.compile(r".*</arg_key\b(?!.*<arg_key\b)", re.DOTALL)
 _ODD_KEY = re.compile(r"[\s|(){}\[\]]")
 _NESTED_ELEMENTS = 8
-_ENDED = re.compile(rf"(?:\s*{_END})?\s*(?P<end>{_FUNCTION_END})")
+_ENDED = re.compile(rf"(?:\s*{_END})?\s*{_FUNCTION_END}")
 _DANGLING = re.compile(rf"{_MARK}<(?!/?[^<>\n]{{1,200}}>)")
 _CDATA = "<![CDATA["
 _NESTED = re.compile(rf"\s*{_MARK}<(?P<key>[^<>/\n][^<>\n]{{0,200}})>")
