@@ -52,13 +52,8 @@ class Known(RequestBackend):
     name = "known"
     dialect: Dialect = "gbnf"
 
-    def info(self) -> ModelInfo:
-        """See `Backend`."""
-        return ModelInfo(name="known")
-
-    def context_length(self) -> int:
-        """See `Backend`."""
-        return 1 << 20
+    _info = ModelInfo(name="known")
+    _context_length = 1 << 20
 
     async def count_tokens(self, request: Request) -> int:
         """See `Backend`."""

@@ -196,14 +196,14 @@ def supported_strategies(backend: Backend, names: Sequence[str] = ()) -> tuple[C
 def _is_supported(strategy: Configuration, backend: Backend) -> bool:
     match strategy.settings["call_format"]:
         case "native":
-            return backend.info().tool_format is not None
+            return backend.info().traits.tool_format is not None
         case "server":
             return backend.info().takes_tools
         case "json":
             # an engine that takes a JSON Schema chooses the whitespace itself, and its schema is a union
             needs_gbnf = "whitespace" in strategy.settings or not strategy.union
             ruled = backend.dialect == "gbnf" if needs_gbnf else backend.dialect != "none"
-            if "evidence" in strategy.settings and not backend.info().uses_evidence:
+            if "evidence" in strategy.settings and not backend.info().traits.takes_evidence:
                 return False
             return ruled or not strategy.constrained
         case _:

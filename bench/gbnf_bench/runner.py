@@ -126,7 +126,7 @@ class Bench(Runs[RunJob]):
         self._code = {tool.name: code_identity(tool) for tool in self.tools}
         self._versions = versions()
         self._backend, self._model, self._execute = backend, model, execute
-        self._prompt_style = backend.info().prompt_style
+        self._prompt_style = backend.info().traits.prompt_style
         self.jobs = tuple(
             RunJob(suite, case, configuration, run, self._fingerprint(suite, case, configuration, run))
             for suite in suites

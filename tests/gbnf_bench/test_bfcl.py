@@ -25,6 +25,7 @@ from gbnf_bench.run_log import RunLog
 from gbnf_bench.runner import RunOptions
 from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.cli import main
 from gbnf_server.llama.demo_model import model_path
 from support.oracle import engine
@@ -560,7 +561,7 @@ def test_free_text_is_read_as_the_template_writes_it_or_in_any_syntax(
     folder: Path, tmp_path: Path, text: str, template: bool, any_syntax: bool
 ) -> None:
     backend: Any = Told(text)
-    backend.model = ModelInfo(tool_format=FAMILIES[0].form)
+    backend.model = ModelInfo(traits=ModelTraits(tool_format=FAMILIES[0].form))
     table = named(["template", "any-syntax"], LEADERBOARD)
     done = _graded(folder, tmp_path / "a.jsonl", table, backend, categories=["simple_python"])
     assert {name: bool(graded.calls) for (_, name), graded in done.items()} == {

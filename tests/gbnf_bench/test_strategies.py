@@ -20,7 +20,7 @@ from gbnf_bench.results import Results, about
 from gbnf_bench.runner import Bench, RunOptions
 from gbnf_bench.tables import best_strategy, strategy_table
 from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Timings, Usage
-from gbnf_server.backends.prompts import find_tool_format
+from gbnf_server.backends.model_traits import ModelTraits, find_tool_format
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.planner.profiles import ModelKey, Profile, load
@@ -36,7 +36,7 @@ EVIDENCE = ("unaided", "values", "arguments")
 class Speaks(FakeBackend):
     """A model that knows the case: it calls rightly, but only in the shape that it likes."""
 
-    model = ModelInfo(takes_evidence=True)
+    model = ModelInfo(traits=ModelTraits(takes_evidence=True))
 
     def __init__(self, shape: str) -> None:
         self._shape = shape
@@ -156,10 +156,10 @@ def test_a_server_runs_the_configurations_whose_grammar_it_takes(
 def test_native_and_server_are_strategies_where_the_template_or_the_server_has_tools() -> None:
     backend = FakeBackend()
     source = NativeModel(model_path(), vocab_only=True).metadata["tokenizer.chat_template"]
-    facts: dict[str, Any] = {"tool_format": find_tool_format(source), "takes_evidence": True}
-    backend.model = ModelInfo(**facts, takes_tools=True)
+    traits = ModelTraits(tool_format=find_tool_format(source), takes_evidence=True)
+    backend.model = ModelInfo(traits=traits, takes_tools=True)
     assert supported_strategies(backend) == STRATEGIES
-    backend.model = ModelInfo(**facts)
+    backend.model = ModelInfo(traits=traits)
     assert supported_strategies(backend) == tuple(each for each in STRATEGIES if each.name != "server")
 
 

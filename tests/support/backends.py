@@ -16,6 +16,7 @@ from gbnf.tool_formats import ReasoningDelta, TextDelta
 from gbnf_server.backends.answer import Asked, RequestBackend, collect_answer
 from gbnf_server.backends.base import Backend, BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.backends.http_client import RetryPolicy
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.system.errors import RequestNotSupportedError
 from gbnf_server.system.event_loop import shared_loop
 
@@ -84,15 +85,12 @@ class FakeBackend(RequestBackend):
 
     name = "fake"
     dialect: Dialect = "gbnf"
-    model = ModelInfo(prompt_style="minimal")
+    model = ModelInfo(traits=ModelTraits(prompt_style="minimal", answers_by_call_only=True))
     context = 4096
     enforces_grammar = True
 
-    def info(self) -> ModelInfo:
-        return self.model
-
-    def context_length(self) -> int:
-        return self.context
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        return self.model, self.context
 
     def respond(self, *_given: Any, **_limits: Any) -> Completion:
         raise NotImplementedError

@@ -13,7 +13,8 @@ from gbnf import Grammar
 from gbnf.errors import GbnfError
 from gbnf.prompts.messages import Image, Message
 from gbnf.tools import Tool
-from gbnf_server.backends.base import Completion, ModelInfo, Timings, Usage
+from gbnf_server.backends.base import Completion, Timings, Usage
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Effect, Event, ExecuteTool, Run
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import ResolvedOptions
@@ -40,8 +41,8 @@ ANSWER = call("final_answer", message="done")
 
 def resolved(**given: Any) -> ResolvedOptions:
     """Options of a run that ends without an answer where its steps give none, and the facts of its model."""
-    names = given.keys() & {each.name for each in fields(ModelInfo)}
-    model = ModelInfo(**{"gives_logprobs": False} | {name: given.pop(name) for name in names})
+    names = given.keys() & {each.name for each in fields(ModelTraits)}
+    model = ModelTraits(**{"gives_logprobs": False} | {name: given.pop(name) for name in names})
     return ResolvedOptions(**{"salvage": False, **given}, model=model)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from gbnf.tool_formats import CallEnded, ToolFormat
-from gbnf_server.backends.base import Backend, BackendEvent, ModelInfo, Request
+from gbnf_server.backends.base import Backend, BackendEvent, Request
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, call_key
 from gbnf_server.gateway.compiler import Compiler
@@ -22,7 +23,7 @@ from gbnf_server.gateway.engine import Engine
 from support.deltas import calls, text
 
 USER: Any = {"role": "user", "content": "hello"}
-TARGET = Target("gbnf", ModelInfo())
+TARGET = Target("gbnf", ModelTraits())
 
 
 class Ignoring(InProcess):

@@ -22,19 +22,20 @@ Invariants of every backend:
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from gbnf import Grammar
-from gbnf.prompts.messages import Message, PromptStyle
+from gbnf.prompts.messages import Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.requests.evidence import Evidence
-from gbnf.tool_formats import ReasoningDelta, TextDelta, ToolFormat
-from gbnf_server.backends.reasoning import ReasoningTags
+from gbnf.tool_formats import ReasoningDelta, TextDelta
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.llama.token_values import TokenLogprob, TracedToken, Truncation, ValueProbability
+from gbnf_server.system.errors import BackendError
+from gbnf_server.system.event_loop import shared_loop
 
 TemplateValue: TypeAlias = str | int | float | bool
 """The value of a variable of a chat template."""
@@ -50,70 +51,18 @@ Dialect = Literal["gbnf", "json_schema", "none"]
 class ModelInfo:
     """What a backend knows of its model, and what the two support.
 
-    `name`: the model, as a server or its file names it, "" if it is unknown. `prompt_style`: the style of the
-    system prompt that suits the model. `reasoning_tags`: the tags of its reasoning, for a backend that
-    continues a `reasoning_message`. `takes_images`: whether messages may contain images; other backends
-    refuse them. `tool_format`: the format of tool calls in the model's chat template, None if the template
-    has none or is unknown. `traces`: whether a request may ask for a trace. `takes_evidence`: whether it may
-    have evidence. `gives_logprobs`: whether a request may ask for log-probabilities and `probabilities`.
-    `takes_tools`: whether it may have a `tool_choice`, as far as the server has not refused one.
-    `parameters`: the number of the model's weights, None if it is unknown. `slots`: how many answers a
-    llama-server generates at a time; `build`: its version. `template_variables`: those of the chat template
-    that requests may set, None if the template is unknown.
+    `name`: the model, as a server or its file names it, "" if it is unknown. `traits`: what the model is.
+    `takes_images`: whether messages may contain images; other backends refuse them. `takes_tools`: whether a
+    request may have a `tool_choice`, as far as the server has not refused one. `slots`: how many answers a
+    llama-server generates at a time; `build`: its version.
     """
 
     name: str = ""
-    prompt_style: PromptStyle = "full"
-    reasoning_tags: ReasoningTags | None = None
+    traits: ModelTraits = field(default_factory=ModelTraits)
     takes_images: bool = False
-    tool_format: ToolFormat | None = None
-    traces: bool = False
-    takes_evidence: bool = False
-    gives_logprobs: bool = True
     takes_tools: bool = False
-    parameters: int | None = None
     slots: int = 1
     build: str = ""
-    template_variables: frozenset[str] | None = frozenset()
-
-    @property
-    def answers_by_call_only(self) -> bool:
-        """Whether it is trained on the bundled tools, as the minimal prompt style describes them."""
-        return self.prompt_style == "minimal"
-
-    @property
-    def uses_evidence(self) -> bool:
-        """Whether evidence helps it to call tools that it is not trained on."""
-        return self.takes_evidence and not self.answers_by_call_only
-
-    def is_small(self, *, native: bool) -> bool:
-        """Return whether it is known to be too small to choose among tools that it is not trained on.
-
-        `native`: it calls them in the format of its chat template.
-        """
-        limit = SMALL_NATIVE_MODEL if native else SMALL_MODEL
-        return not self.answers_by_call_only and self.parameters is not None and self.parameters < limit
-
-
-SMALL_MODEL = 1_000_000_000
-"""A model with fewer parameters confuses many tools more often than the ranking misses the right one."""
-
-SMALL_NATIVE_MODEL = 3_000_000_000
-"""Parameters below which a model that calls in the format of its chat template is small."""
-
-
-_DEMO_MODEL_NAME = re.compile(r"(?:.*[/\\])?gbnf-planner-demo(?::[^/:]*|\.gguf)?")
-_DEMO_MODEL_TEMPLATE = re.compile(r"\{#-?\s*gbnf-planner-demo\s*-?#\}")
-
-
-def default_prompt_style(name: str, template: str = "") -> PromptStyle:
-    """Return the prompt style for a model: minimal for the demonstration model, which is trained with it.
-
-    Its `name`, after a folder and before a tag or `.gguf`, is exactly the bundled model's, or a comment with
-    that name begins its chat template.
-    """
-    is_demo = _DEMO_MODEL_NAME.fullmatch(name) or _DEMO_MODEL_TEMPLATE.match(template)
-    return "minimal" if is_demo else "full"
 
 
 MAX_ALTERNATIVES = 16
@@ -138,7 +87,7 @@ class Request:
     (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the backend ends the generation with
     an error; None for its own limit. `cache_salt`: the prompt shares a cache with those of the same salt
     only; of a server that cannot separate them, `cached_tokens` is 0. `template_variables`: of the chat
-    template, see `ModelInfo`.
+    template, see `ModelTraits`.
     """
 
     messages: Sequence[Message]
@@ -279,24 +228,24 @@ class Backend(ABC):
     def complete(self, request: Request) -> Completion:
         """Return the completion of one answer, verified, blocking. Raises what `generate` does."""
 
-    def info(self) -> ModelInfo:
-        """Return what is known of the model, blocking. Raises BackendError.
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return what is known of the model, and its longest conversation in tokens: prompt and answer.
 
-        Only a llama-server is asked, whenever it may have been restarted with another model.
+        The length is None if a server does not report it. A llama-server is asked whenever it may have been
+        restarted with another model. Raises BackendError.
         """
-        return self._info
+        return self._info, self._context_length
+
+    def info(self) -> ModelInfo:
+        """Return what is known of the model, blocking; see `facts`."""
+        return shared_loop().run(self.facts())[0]
 
     def context_length(self) -> int:
-        """Return the longest conversation in tokens, prompt and answer together, blocking.
-
-        Asks a server that has not yet told. Raises BackendError if it does not report it.
-        """
-        assert self._context_length is not None
-        return self._context_length
-
-    async def facts(self) -> tuple[ModelInfo, int | None]:
-        """Return `info`, and `context_length` if the backend reports it, for an event loop."""
-        return self.info(), self.context_length()  # which ask no server
+        """Return the longest conversation, blocking; see `facts`. Raises BackendError if it is unknown."""
+        length = shared_loop().run(self.facts())[1]
+        if length is None:
+            raise BackendError(f"{self.name} reports no context length. Set context_length.")
+        return length
 
     @abstractmethod
     async def count_tokens(self, request: Request) -> int:

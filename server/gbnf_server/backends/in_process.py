@@ -24,7 +24,6 @@ from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
-from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends.answer import RequestBackend
 from gbnf_server.backends.base import (
     BackendEvent,
@@ -34,11 +33,11 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
-    default_prompt_style,
 )
 from gbnf_server.backends.image_messages import refuse_images
-from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
-from gbnf_server.backends.reasoning import ReasoningSplitter, find_reasoning_tags, open_reasoning_tags
+from gbnf_server.backends.model_traits import model_traits
+from gbnf_server.backends.prompts import TemplateRules, roles_of
+from gbnf_server.backends.reasoning import ReasoningSplitter, open_reasoning_tags
 from gbnf_server.backends.value_probabilities import value_probabilities
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
@@ -111,18 +110,9 @@ class InProcess(RequestBackend):
         self.name: str = name or model.name
         self._context_length: int = context_length or model.default_context
         self._model = model
-        self._template = ChatTemplate(model)
+        self._template = ChatTemplate(model, prompt_style)
         self.dialect: Dialect = "gbnf"
-        self._info = ModelInfo(
-            name=self.name,
-            prompt_style=prompt_style or default_prompt_style(model.name),
-            reasoning_tags=self._template.reasoning_tags,
-            tool_format=self._template.tool_format,
-            template_variables=self._template.variables,
-            traces=True,
-            takes_evidence=True,
-            parameters=model.parameters,
-        )
+        self._info = ModelInfo(self.name, self._template.traits)
         # it rolls back the KV cache, which a recurrent model cannot
         self._rolls_back = not model.has_recurrent_state
         self._jumps = jump_forward and self._rolls_back
@@ -271,7 +261,7 @@ class InProcess(RequestBackend):
 
     def _control_texts(self, request: Request) -> frozenset[str]:
         """Return the texts of the tool-call format that are control tokens of this model."""
-        form = self._template.tool_format if request.is_native else None
+        form = self._template.traits.tool_format if request.is_native else None
         return frozenset(self._model.control_tokens).intersection(form.control_texts if form else ())
 
     def _foreign_tokens(self, request: Request, grammar: Grammar | None) -> frozenset[int]:
@@ -290,20 +280,26 @@ class InProcess(RequestBackend):
 
 
 class ChatTemplate:
-    """The chat template of a model file, rendered here."""
+    """The chat template of a model file, rendered here. `traits`: what it and the file say of the model."""
 
-    def __init__(self, model: NativeModel) -> None:
+    def __init__(self, model: NativeModel, prompt_style: PromptStyle | None = None) -> None:
         source = model.metadata.get("tokenizer.chat_template", _CHATML)
-        self.reasoning_tags = find_reasoning_tags(source)
-        self.tool_format = find_tool_format(source, model.begin_text, model.end_text)
-        self.variables = template_variables(source)
+        self.traits = model_traits(
+            model.name,
+            source,
+            model.begin_text,
+            model.end_text,
+            prompt_style=prompt_style,
+            parameters=model.parameters,
+            in_process=True,
+        )
         try:
             self._renderer = TemplateRenderer(source, bos_token=model.begin_text, eos_token=model.end_text)
             roles = roles_of(partial(self._renderer.render, enable_thinking=False))
         except (ToolFormatError, ChatTemplateError) as error:
             raise ModelLoadError(f"the chat template of {model.path} fails: {error}") from None
         escape = make_escaper({*model.control_tokens, *strings_removed_by(source)})
-        self._rules = TemplateRules(roles, escape, self.tool_format, self.reasoning_tags)
+        self._rules = TemplateRules(roles, escape, self.traits)
 
     def prompt(self, request: Request) -> str:
         """Return the prompt of a request, up to where the answer begins."""

@@ -29,7 +29,6 @@ from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
-from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import (
     BackendEvent,
@@ -39,13 +38,13 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
-    default_prompt_style,
 )
 from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images
-from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, find_tool_format, read_roles
-from gbnf_server.backends.reasoning import find_reasoning_tags, open_reasoning_tags
+from gbnf_server.backends.model_traits import model_traits
+from gbnf_server.backends.prompts import PROBES, Conversation, TemplateRules, read_roles
+from gbnf_server.backends.reasoning import open_reasoning_tags
 from gbnf_server.backends.template_copy import TemplateCopy, TemplateInput, samples
 from gbnf_server.llama.grammar_limits import guard_grammar, missing_token
 from gbnf_server.system.addresses import llama_server_url
@@ -55,7 +54,6 @@ from gbnf_server.system.errors import (
     RequestNotSupportedError,
     ServerResponseError,
 )
-from gbnf_server.system.event_loop import shared_loop
 
 
 @dataclass(slots=True)
@@ -161,25 +159,17 @@ class LlamaServer(HttpBackend):
         self._reuses = True
         self.dialect: Dialect = "gbnf"
 
-    def info(self) -> ModelInfo:
-        """Return what the server reports of its present model, which its file names.
+    async def facts(self) -> tuple[ModelInfo, int | None]:
+        """Return what the server reports of its present model, which its file names; see `Backend`.
 
         It takes images only if it was started with `--mmproj`.
         """
-        return shared_loop().run(self._present(refresh=True)).info
-
-    def context_length(self) -> int:
-        """Return the longest conversation in tokens, as the server has last reported it."""
-        return shared_loop().run(self._present()).context_length
-
-    async def facts(self) -> tuple[ModelInfo, int | None]:
-        """Return what is known of the present model; see `Backend`."""
-        properties = await self._present(refresh=True)
+        properties = await self._present()
         return properties.info, properties.context_length
 
     async def count_tokens(self, request: Request) -> int:
         """Return the number of tokens of the request's prompt; see `Backend`."""
-        properties = await self._present(refresh=True)
+        properties = await self._present()
         async with self._http.session() as session:
             prompt, images = await self._prompt(request, properties, session)
             if images:
@@ -238,14 +228,14 @@ class LlamaServer(HttpBackend):
         self, request: Request, grammar: Grammar | None, session: HttpSession
     ) -> tuple[_ServerProperties, str, list[str], list[str]]:
         """Return the present properties, the prompt with its images, and the special tokens to preserve."""
-        properties = await self._present(refresh=True)
+        properties = await self._present()
         prompt, images = await self._prompt(request, properties, session)
         preserved: list[str] = []  # whose texts belong to the answer
-        info = properties.info
-        if request.is_native and info.tool_format is not None:
-            preserved += info.tool_format.control_texts
-        elif request.grammar is None and info.reasoning_tags is not None:
-            preserved += info.reasoning_tags.tokens
+        traits = properties.info.traits
+        if request.is_native and traits.tool_format is not None:
+            preserved += traits.tool_format.control_texts
+        elif request.grammar is None and traits.reasoning_tags is not None:
+            preserved += traits.reasoning_tags.tokens
         if grammar is not None and grammar.is_parsed:
             preserved += await _terminal_texts(grammar, session, properties.tokens, self.name)
         return properties, prompt, images, preserved
@@ -271,12 +261,12 @@ class LlamaServer(HttpBackend):
             prompt = close_prompt(conversation.tool_format, prompt, reasoning=conversation.reasons)
         return conversation.finish(prompt), images
 
-    async def _present(self, *, refresh: bool = False) -> _ServerProperties:
-        """Return the cached properties; with `refresh`, those of the present server and model."""
+    async def _present(self) -> _ServerProperties:
+        """Return the properties of the present server and model, the cached ones while it is the same."""
         current = self._properties
         if current is not None:
             watched = current.watched  # until it closes, the server is the same process
-            if not refresh or (watched is not None and watched.connection is current.connection is not None):
+            if watched is not None and watched.connection is current.connection is not None:
                 return current
         async with self._http.session() as session:
             fetched = await self._fetch_properties(session, current)
@@ -303,13 +293,21 @@ class LlamaServer(HttpBackend):
             raise BackendError(f"the model's chat template fails: {error}") from None
         template = str(props.get("chat_template", ""))
         begin, end = (str(props.get(key) or "") for key in ("bos_token", "eos_token"))
-        tool_format = find_tool_format(template, begin, end)
-        reasoning_tags = find_reasoning_tags(template)
+        traits = model_traits(
+            str(props.get("model_alias", "")),
+            template,
+            begin,
+            end,
+            prompt_style=self._prompt_style,
+            parameters=await _parameters(session),
+        )
         marker = str(props.get("media_marker") or _MEDIA_MARKER)
         names = strings_removed_by(template) | {marker} | control_tokens_in(f"{template} {begin} {end}")
-        rules = TemplateRules(roles, make_escaper(names), tool_format, reasoning_tags)
+        rules = TemplateRules(roles, make_escaper(names), traits)
         copy = TemplateCopy(template, begin, end)
-        for request in samples(with_tools=tool_format is not None) if copy.renderer is not None else ():
+        for request in (
+            samples(with_tools=traits.tool_format is not None) if copy.renderer is not None else ()
+        ):
             sample, _ = _template_input(rules.conversation(request), marker)
             copy.compare(sample, await self._attempt(session, sample), is_sample=True)
         return _ServerProperties(
@@ -317,15 +315,10 @@ class LlamaServer(HttpBackend):
             length,
             ModelInfo(
                 name=PurePath(str(props.get("model_path") or props.get("model_alias") or "")).name,
-                prompt_style=self._prompt_style
-                or default_prompt_style(str(props.get("model_alias", "")), template),
-                reasoning_tags=reasoning_tags,
+                traits=traits,
                 takes_images=bool(wire.value_at(props, "modalities", "vision")),
-                tool_format=tool_format,
-                parameters=await _parameters(session),
                 slots=slots,
                 build=str(props.get("build_info", "")),
-                template_variables=template_variables(template),
             ),
             rules,
             marker,

@@ -37,11 +37,11 @@ from gbnf_server.backends.base import (
     Request,
     Timings,
     Usage,
-    default_prompt_style,
 )
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message
+from gbnf_server.backends.model_traits import model_traits
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.backends.wire import GrammarErrors, parse_count, parse_number, read_object
 from gbnf_server.system.errors import (
@@ -90,8 +90,7 @@ class Ollama(HttpBackend):
         self._context_length: int = context_length
         self._info = ModelInfo(
             name=model,
-            prompt_style=prompt_style or default_prompt_style(model),
-            gives_logprobs=False,
+            traits=model_traits(model, prompt_style=prompt_style, gives_logprobs=False),
             takes_tools=constrained,
             takes_images=True,  # Ollama itself handles them for a model without vision
         )

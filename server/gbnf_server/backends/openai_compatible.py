@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -35,12 +36,12 @@ from gbnf.prompts.messages import PromptStyle
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.strict_json import map_texts
 from gbnf.tool_formats import detect
-from gbnf.tool_formats.template import template_variables
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
 from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import openai_message, refuse_images
+from gbnf_server.backends.model_traits import model_traits
 from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_messages
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
@@ -100,62 +101,48 @@ class OpenAICompatible(HttpBackend):
             raise ValueError(f"chat_template is given, but {server} takes no grammar; leave it out")
         self._http = HttpClient(url, server_name=server, api_key=api_key, retry_policy=retry_policy)
         self.url, self.server, self.dialect = self._http.url, server, _DIALECTS[server]
-        # the server adds the token that begins a prompt
-        self._tool_format, self._rules = None, None
-        self._variables = None if self.dialect == "gbnf" else frozenset[str]()
-        if chat_template is not None:
-            self._variables = template_variables(chat_template)
-            self._tool_format = detect(chat_template)
+        self._template, self._prompt_style, self._rules = chat_template, prompt_style, None
+        self._set_model(model or "")
+        if chat_template is not None:  # the server adds the token that begins a prompt
+            roles = TemplateRoles(system=True, tool=detect(chat_template).result_role == "tool")
             names = strings_removed_by(chat_template) | control_tokens_in(chat_template)
-            roles = TemplateRoles(system=True, tool=self._tool_format.result_role == "tool")
-            self._rules = TemplateRules(roles, make_escaper(names), self._tool_format)
-        self._prompt_style: PromptStyle = prompt_style
+            self._rules = TemplateRules(roles, make_escaper(names), self._info.traits)
         self._roles = TemplateRoles(system=True, tool=tool_role)
-        self._model, self._context_length = model, context_length
+        self._context_length = context_length
         self._refused: set[str] = set()  # fields that the server has refused
         self._is_listed = False  # whether the server has listed its models
 
     @property
     def name(self) -> str:  # type: ignore[override]  # it is known once the server has answered
         """The model, as far as it is known, and the server."""
-        return f"{self._model or 'the model'} of {self.server} at {self.url}"
+        return f"{self._info.name or 'the model'} of {self.server} at {self.url}"
 
     def info(self) -> ModelInfo:
         """Return what is known of the model; sends no request. The server handles images for all models."""
-        return ModelInfo(
-            self._model or "",
-            prompt_style=self._prompt_style,
-            takes_images=True,
-            tool_format=self._tool_format,
-            gives_logprobs=self.dialect != "none",  # of no use without a grammar
-            takes_tools=self._tool_format is None and "tools" not in self._refused,
-            template_variables=self._variables,
-        )
+        return self._info
 
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return what is known of the model; see `Backend`. Many servers do not tell the context length."""
         if self._context_length is None and not self._is_listed:
             with suppress(BackendError):  # whether the server answers is seen soon
                 await self._find_model()
-        return self.info(), self._context_length
+        return self._info, self._context_length
 
     def model_name(self) -> str:
         """Return the model, as the server lists it, blocking. Raises BackendError if it lists none."""
-        if self._model is None:
+        if not self._info.name:
             shared_loop().run(self._find_model())
-        return self._model or ""
+        return self._info.name
 
     def context_length(self) -> int:
         """Return the longest conversation in tokens; see `Backend`."""
         if self._context_length is None:
             shared_loop().run(self._find_model())
-        if self._context_length is None:
-            raise BackendError(f"{self.url} lists no context length. Set context_length.")
-        return self._context_length
+        return super().context_length()
 
     async def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]:
         self._check(request)
-        if self._model is None:
+        if not self._info.name:
             _, request = await self._timed(request, self._fetch_model(session))
         read = partial(self._read, request=request)
         path = "/v1/completions" if self._renders(request) else "/v1/chat/completions"
@@ -185,19 +172,19 @@ class OpenAICompatible(HttpBackend):
             self._refused |= fields
             return True
         if "tools" in body and ("tool" in message or "function call" in message):
-            self._refused.add("tools")
+            self._info = replace(self._info, takes_tools=False)
             raise RequestNotSupportedError(self.name, "tools", f"It answered: {error.message}") from None
         return False
 
     def _check(self, request: Request) -> None:
         """Raise RequestNotSupportedError for what the server would ignore, or do in its own way."""
-        if request.tool_choice is not None and not self.info().takes_tools:
+        if request.tool_choice is not None and not self._info.takes_tools:
             raise RequestNotSupportedError(self.name, "tools", "Use the call format text.")
         if request.probabilities and self.dialect == "none":
             raise RequestNotSupportedError(self.name, "probabilities", "Use a server that takes a grammar.")
-        if request.tools and request.tool_choice is None and self._tool_format is None:
+        if request.tools and request.tool_choice is None and self._rules is None:
             raise RequestNotSupportedError(self.name, "tools", "Set chat_template to that of the model.")
-        if request.template_variables and self._variables == frozenset():
+        if request.template_variables and self._info.traits.template_variables == frozenset():
             raise RequestNotSupportedError(self.name, "template_variables", "Leave them out.")
         if self._renders(request) and request.reported_logprobs is not None:
             raise RequestNotSupportedError(self.name, "logprobs with tools", "Leave out one of the two.")
@@ -210,6 +197,17 @@ class OpenAICompatible(HttpBackend):
         if request.stop and self.dialect == "json_schema":
             raise RequestNotSupportedError(self.name, "stop with a JSON Schema", "Leave out one of the two.")
 
+    def _set_model(self, name: str) -> None:
+        traits = model_traits(
+            name,
+            # a server without grammars takes no variables of its template, which need not be known
+            self._template if self.dialect == "gbnf" else "",
+            prompt_style=self._prompt_style,
+            gives_logprobs=self.dialect != "none",  # of no use without a grammar
+        )
+        traits = replace(traits, reasoning_tags=None)  # it continues no `reasoning_message`
+        self._info = ModelInfo(name, traits, takes_images=True, takes_tools=self._template is None)
+
     async def _find_model(self) -> None:
         async with self._http.session() as session:
             await self._fetch_model(session)
@@ -219,17 +217,19 @@ class OpenAICompatible(HttpBackend):
         if not isinstance(listed, list | None):
             raise BackendError(f"{self.url} returned {wire.abbreviate(listed)} instead of a list of models")
         cards = [card for card in listed or () if isinstance(card, dict)]
-        card = next((card for card in cards if self._model in (None, card.get("id"))), None)
+        card = next((card for card in cards if self._info.name in ("", card.get("id"))), None)
         if card is None or not isinstance(card.get("id"), str):
-            raise BackendError(f"{self.url} lists no model {self._model or ''}. Load one there.")
-        self._model, self._is_listed = card["id"], True
+            raise BackendError(f"{self.url} lists no model {self._info.name}. Load one there.")
+        self._is_listed = True
+        if not self._info.name:
+            self._set_model(card["id"])
         if self._context_length is None:
             self._context_length = wire.parse_count(card.get("max_model_len")) or None
 
     def _body(self, request: Request) -> dict[str, Any]:
         truncation = request.truncation
         body: dict[str, Any] = {
-            "model": self._model,
+            "model": self._info.name,
             **self._conversation(request),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
@@ -260,7 +260,7 @@ class OpenAICompatible(HttpBackend):
 
     def _renders(self, request: Request) -> bool:
         """Return whether the prompt is rendered here, since the server would parse the answer."""
-        return request.is_native and self._tool_format is not None
+        return request.is_native and self._rules is not None
 
     def _conversation(self, request: Request) -> dict[str, Any]:
         """Return the fields with the messages, or with the prompt that declares tools."""

@@ -22,15 +22,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import Escape, escape_control_tokens
 from gbnf.prompts.messages import Message
 from gbnf.strict_json import map_texts
-from gbnf.tool_formats import ToolFormat, detect
+from gbnf.tool_formats import ToolFormat
 from gbnf_server.backends.base import Request
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.backends.reasoning import (
     ReasoningTags,
     append_reasoning,
@@ -131,15 +131,6 @@ def _as_user_message(message: Message) -> Message:
     return {"role": "user", "content": content}
 
 
-@lru_cache(maxsize=32)
-def find_tool_format(template: str, bos_token: str = "", eos_token: str = "") -> ToolFormat | None:
-    """Return the format of a chat template, None if it has no tools, or they cannot be derived."""
-    try:
-        return detect(template, bos_token=bos_token, eos_token=eos_token)
-    except ToolFormatError:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A request as a template takes it. `tools`: the declared ones, in OpenAI's form.
@@ -176,8 +167,7 @@ class TemplateRules:
 
     roles: TemplateRoles
     escape: Escape
-    tool_format: ToolFormat | None
-    reasoning_tags: ReasoningTags | None = None
+    traits: ModelTraits
 
     def conversation(self, request: Request) -> Conversation:
         """Return a request as the template takes it. Raises RequestNotSupportedError for tools without any.
@@ -187,18 +177,18 @@ class TemplateRules:
         """
         if request.tool_choice is not None:
             raise RequestNotSupportedError("the backend", "tool_choice", "Declare the tools without it.")
-        if request.tools and self.tool_format is None:
+        if request.tools and self.traits.tool_format is None:
             hint = "Describe them in a message."
             raise RequestNotSupportedError("the model's chat template", "tools", hint)
         roles = self.roles
-        if request.tools and self.tool_format is not None:  # the format says where results go
-            roles = TemplateRoles(roles.system, self.tool_format.result_role == "tool")
+        if request.tools and self.traits.tool_format is not None:  # the format says where results go
+            roles = TemplateRoles(roles.system, self.traits.tool_format.result_role == "tool")
         messages, begun = split_reasoning_message(adapt_messages(request.messages, roles, self.escape))
-        tags = None if begun is None else self.reasoning_tags
+        tags = None if begun is None else self.traits.reasoning_tags
         return Conversation(
             messages,
             map_texts(request.tools, self.escape),
-            self.tool_format if request.is_native else None,
+            self.traits.tool_format if request.is_native else None,
             request.reasoning or tags is not None,
             map_texts(request.template_variables, self.escape),
             begun,

@@ -46,7 +46,7 @@ class _WorkerFacts:
     dialect: Dialect
     enforces_grammar: bool
     info: ModelInfo
-    context_length: int
+    context_length: int | None
     model: Mapping[str, Any]
 
     @property
@@ -70,8 +70,7 @@ class _Worker:
 
     async def facts(self) -> _WorkerFacts:
         backend, model = await self._backend()
-        info, length = await asyncio.to_thread(backend.info), await asyncio.to_thread(backend.context_length)
-        told = backend.name, backend.dialect, backend.enforces_grammar, info, length, model
+        told = backend.name, backend.dialect, backend.enforces_grammar, *await backend.facts(), model
         return _WorkerFacts(version(_NAME), *told)
 
     async def complete(self, request: Request, grammar: Sequence[ray.ObjectRef[Grammar]]) -> Completion:

@@ -1,7 +1,7 @@
 """A model's reasoning: the tags around it in prompts and answers. Pure.
 
 The last message of a conversation may be a `reasoning_message`, the text between the tags so far. Only
-backends with `ModelInfo.reasoning_tags` take one, since they render the prompt.
+backends with `ModelTraits.reasoning_tags` take one, since they render the prompt.
 
     reasoning_message("")                     the model reasons; `reasoning_grammar` ends the text after it
     reasoning_message("so: …", closed=True)   the model has reasoned that, and answers

@@ -98,14 +98,6 @@ class Upstreams(RequestBackend):
         """What the first backend takes as a grammar."""
         return self.upstreams[0].backend.dialect
 
-    def info(self) -> ModelInfo:
-        """Return what the first backend that answers knows of its model."""
-        return self.first.backend.info()
-
-    def context_length(self) -> int:
-        """Return the context length of the first backend that answers."""
-        return self.first.backend.context_length()
-
     async def facts(self) -> tuple[ModelInfo, int | None]:
         """Return what the first backend that answers knows of its model; others are left out."""
         while True:

@@ -264,13 +264,13 @@ def _written_calls(path: Path) -> Iterator[Check]:
     from gbnf_server.backends.in_process import InProcess  # loads llama.cpp
 
     with InProcess(path, context_length=_CONTEXT) as backend:
-        info = backend.info()
-        if info.tool_format is None or not info.is_small(native=True):
+        model = backend.info().traits
+        if model.tool_format is None or not model.is_small(native=True):
             return  # a large one takes long to load, and writes what its template has
         tools = (declare_tool(_WEATHER),)
         question: Message = {"role": "user", "content": "What is the weather in Paris?"}
         text = backend.complete(Request((question,), tools=tools, max_tokens=_CALL_TOKENS)).text
-    if info.tool_format.marker.strip() in text:
+    if model.tool_format.marker.strip() in text:
         yield Check("written calls", "ok", "in the format of its chat template")
     elif looks_like_call(text) or isinstance(parse_tool_calls(text, (_WEATHER,)), ToolCalls):
         written = f"in the text, not in the format of its chat template: {clip(text, 100)!r}"

@@ -141,7 +141,7 @@ def _choice(options: GrammarOptions, call_format: str, source: ModelSource) -> G
 
     path = source.path()
     with closing(NativeModel(path, vocab_only=True)) as native:
-        tool_format = ChatTemplate(native).tool_format
+        tool_format = ChatTemplate(native).traits.tool_format
     if tool_format is None:
         raise typer.BadParameter(
             f"the chat template of {path.name} has no tools, so the model has no tool-call format: "

@@ -27,6 +27,7 @@ from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.gateway.answers import Enforcement
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
@@ -50,7 +51,7 @@ class Target:
     """
 
     dialect: Dialect
-    model: ModelInfo
+    model: ModelTraits
     tool_format: ToolFormat | None = None
     is_small: bool = False
     in_text: bool = False
@@ -59,7 +60,7 @@ class Target:
     @property
     def uses_evidence(self) -> bool:
         """Whether the calls may have evidence, and it helps the model."""
-        return self.model.uses_evidence and self.dialect == "gbnf" and not self.in_text
+        return self.model.takes_evidence and self.dialect == "gbnf" and not self.in_text
 
     def protocols(self, request: ChatRequest) -> tuple[CallProtocol, ...]:
         """Return how calls may be written: the first that can express the tools of a request."""
@@ -81,17 +82,17 @@ class Target:
 
         Raises RequestNotSupportedError for "native" if the model has no such format.
         """
+        model = info.traits
         # a model that is trained on the planner's prompts answers with a call, which only our format reads
-        has_format = not info.answers_by_call_only and dialect == "gbnf"
-        native = info.tool_format if has_format and call_format != "json" else None
+        has_format = not model.answers_by_call_only and dialect == "gbnf"
+        native = model.tool_format if has_format and call_format != "json" else None
         if call_format == "native" and native is None:
             hint = "The chat template has no tools, or the server takes no grammar. Use json or text."
             raise RequestNotSupportedError(info.name or "the model", "the call format native", hint)
         in_text = call_format == "text"
-        is_small = info.is_small(native=native is not None) and (native is None or info.gives_logprobs)
+        is_small = model.is_small(native=native is not None) and (native is None or model.gives_logprobs)
         is_small = is_small and not in_text
-        # servers of one model have the same formats, which are cached by the target
-        return cls(dialect, replace(info, name="", build="", slots=1), native, is_small, in_text)
+        return cls(dialect, model, native, is_small, in_text)
 
 
 @dataclass(frozen=True, slots=True)

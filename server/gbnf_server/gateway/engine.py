@@ -117,9 +117,6 @@ class Engine(Answers):
         if target.is_small:
             request = await asyncio.to_thread(_with_best_first, request, compiled.tools)
         try:
-            if not target.model.takes_images and any(message.get("images") for message in request.messages):
-                problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
-                raise HttpError(400, problem, "unsupported_by_backend", "messages")
             max_tokens = request.sampling.max_tokens
             limit = default_limit if max_tokens is None else max_tokens
             if not request.count:
@@ -178,9 +175,12 @@ class Engine(Answers):
             target = replace(target, is_small=is_small, max_depth=self._max_depth)
         except errors.BackendError as error:
             raise _gateway_error(error, request) from error
+        if not info.takes_images and any(message.get("images") for message in request.messages):
+            problem = f"{backend.name} takes no images. Leave them out, or serve a model with vision."
+            raise HttpError(400, problem, "unsupported_by_backend", "messages")
         limit = DEFAULT_MAX_TOKENS if length is None else max(min(DEFAULT_MAX_TOKENS, length // 2), 1)
         compiled = await self._compiler.compiled(request, target, owner)
-        used, variables = info.template_variables, request.template_variables
+        used, variables = info.traits.template_variables, request.template_variables
         if used is not None and (unused := [name for name in variables if name not in used]):
             used_variables = {name: value for name, value in variables.items() if name in used}
             request = replace(request, template_variables=used_variables)

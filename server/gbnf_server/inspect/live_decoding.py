@@ -124,7 +124,7 @@ class LiveDecoder:
             "temperature": float(options.temperature),
             "seed": options.seed,
         }
-        trace = backend.info().traces
+        trace = backend.info().traits.traces
         if not self._tools:
             schema = json.dumps(self._schema, ensure_ascii=False)
             return Request(

@@ -192,7 +192,7 @@ class Extractor(Generic[T]):
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,
-            probabilities=self._backend.info().gives_logprobs,
+            probabilities=self._backend.info().traits.gives_logprobs,
             property_order="declared",
             spans=spans,
             date_order=date_order,

@@ -63,7 +63,7 @@ def describe_model(backend: Backend, file: Path | None = None, adapter: Path | N
         own |= {"file": file.name, "bytes": file.stat().st_size, "sha256": file_sha256(file)}
     if adapter is not None:
         own |= {"lora": adapter.name, "lora_sha256": file_sha256(adapter)}
-    return {**own, "context_length": backend.context_length(), "prompt_style": info.prompt_style}
+    return {**own, "context_length": backend.context_length(), "prompt_style": info.traits.prompt_style}
 
 
 def identity(model: Mapping[str, Any]) -> str:

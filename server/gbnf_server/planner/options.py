@@ -16,7 +16,8 @@ from gbnf.requests.evidence import EvidenceUse
 from gbnf.requests.ranking import BM25, Ranker
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf_server.backends.base import Backend, Dialect, ModelInfo
+from gbnf_server.backends.base import Backend, Dialect
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner.guidance import GUIDED, UNGUIDED, Guidance
 from gbnf_server.system.errors import RequestNotSupportedError
 
@@ -170,7 +171,7 @@ class ResolvedOptions(PlannerOptions):
     margin: float = 0.0
     guidance: Guidance = UNGUIDED
     dialect: Dialect = "gbnf"
-    model: ModelInfo = field(default_factory=ModelInfo)
+    model: ModelTraits = field(default_factory=ModelTraits)
     backend: str = ""
     only_tool: Tool | None = None
     constrained: bool = True
@@ -211,26 +212,27 @@ class ResolvedOptions(PlannerOptions):
         """
         constrained = constrained and backend.dialect != "none"
         info = backend.info()
+        model = info.traits
         call_format = options.call_format
         if call_format is None:
-            is_native = constrained and options.reasoning != "field" and info.tool_format is not None
+            is_native = constrained and options.reasoning != "field" and model.tool_format is not None
             call_format = "native" if is_native else "json"
             if backend.dialect == "none":
-                has_place = options.reasoning != "field" and not info.answers_by_call_only
+                has_place = options.reasoning != "field" and not model.answers_by_call_only
                 call_format = "server" if info.takes_tools and has_place else "text"
-        if call_format == "native" and info.tool_format is None:
+        if call_format == "native" and model.tool_format is None:
             hint = "Its chat template has no tools, or is unknown. Use the call format json."
             raise RequestNotSupportedError(backend.name, "the call format native", hint)
         if call_format == "server" and not info.takes_tools:
             hint = "Use the call format text."
             raise RequestNotSupportedError(backend.name, "the call format server", hint)
         chosen = {option.name: getattr(options, option.name) for option in fields(PlannerOptions)}
-        is_small = info.is_small(native=call_format == "native") and options.hints
-        has_evidence = info.uses_evidence and constrained and call_format in {"json", "native"}
+        is_small = model.is_small(native=call_format == "native") and options.hints
+        has_evidence = model.takes_evidence and constrained and call_format in {"json", "native"}
         is_auto = options.max_tools == "auto"
         declares_tools = call_format in {"native", "server"}
         # among all tools, before they are declared
-        is_asked = info.gives_logprobs and options.reasoning == "off" and backend.dialect == "gbnf"
+        is_asked = model.gives_logprobs and options.reasoning == "off" and backend.dialect == "gbnf"
         chooses = call_format == "native" and is_asked
         limit = SMALL_MODEL_TOOLS if is_small and not chooses else MAX_TOOLS
         return cls(
@@ -243,7 +245,7 @@ class ResolvedOptions(PlannerOptions):
             margin=SMALL_MODEL_MARGIN if is_small and is_auto and call_format != "native" else 0.0,
             guidance=(GUIDED if declares_tools else GUIDED.in_prompt()) if is_small else UNGUIDED,
             dialect=backend.dialect,
-            model=info,
+            model=model,
             backend=backend.name,
             constrained=constrained,
         )

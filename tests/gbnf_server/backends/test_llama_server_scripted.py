@@ -315,9 +315,9 @@ def test_a_closed_client_says_so(ask: Ask) -> None:
 def test_the_demonstration_model_is_known_by_its_template() -> None:
     props = {**PROPS, "chat_template": "{#- gbnf-planner-demo #}{{ messages }}"}
     with scripted(props=[Reply(200, props)]) as script, hasty(script.url) as client:
-        assert client.info().prompt_style == "minimal"
+        assert client.info().traits.prompt_style == "minimal"
     with scripted(props=[Reply(200, props)]) as script, hasty(script.url, prompt_style="full") as client:
-        assert client.info().prompt_style == "full"
+        assert client.info().traits.prompt_style == "full"
 
 
 def test_cancelling_closes_the_connection() -> None:

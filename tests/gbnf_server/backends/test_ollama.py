@@ -122,7 +122,7 @@ def test_results_of_tools_go_as_such_where_that_is_wanted() -> None:
 def test_an_answer_with_its_counts(ask: Ask) -> None:
     with served(chat()) as server, client(server.url) as backend:
         typed: Backend = backend
-        assert (typed.context_length(), typed.info().prompt_style) == (8192, "full")
+        assert (typed.context_length(), typed.info().traits.prompt_style) == (8192, "full")
         answer = ask(backend)
     assert (answer.text, answer.finish_reason, answer.grammar_violation) == (CALL, "stop", None)
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.cached_tokens) == (

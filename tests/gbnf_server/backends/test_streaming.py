@@ -441,7 +441,9 @@ def test_a_real_server_continues_reasoning_that_was_begun(tmp_path: Any) -> None
         LlamaServer(running.url) as there,
         InProcess(path, threads=1) as here,
     ):
-        assert there.info().reasoning_tags == here.info().reasoning_tags == KNOWN_REASONING_TAGS[0]
+        assert (
+            there.info().traits.reasoning_tags == here.info().traits.reasoning_tags == KNOWN_REASONING_TAGS[0]
+        )
         for begin in (reasoning_message(""), reasoning_message("so", closed=True)):
             asked: list[Message] = [*ASK, begin]
             grammar = Grammar.parse('root ::= "{" [a-z]{1,9} "}"')

@@ -104,7 +104,7 @@ def prompt_of(client: LlamaServer, request: Request, *, by_server: bool = False)
 
     async def render() -> str:
         async with client._http.session() as session:
-            properties = await client._present(refresh=True)
+            properties = await client._present()
             if by_server:
                 properties = replace(properties, template=TemplateCopy("", "", ""))
             return (await client._prompt(request, properties, session))[0]
@@ -122,7 +122,7 @@ def test_every_prompt_is_that_of_the_server(
     served: Served, data: st.DataObject, system: str, asked: str, declared: list[Any], reasoning: bool
 ) -> None:
     client = served.client
-    has_tools = bool(declared) and client.info().tool_format is not None
+    has_tools = bool(declared) and client.info().traits.tool_format is not None
     messages: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": asked}]
     options: dict[str, Any] = {"tools": declared if has_tools else (), "reasoning": reasoning}
     kinds = ["text", "result", *(["call"] if has_tools else [])]

@@ -224,10 +224,10 @@ async def test_if_all_fail_the_error_comes_at_once() -> None:
 @in_event_loop
 async def test_what_is_known_of_the_model_comes_from_a_backend_that_answers() -> None:
     class Described(Fake):
-        def info(self) -> ModelInfo:
+        async def facts(self) -> tuple[ModelInfo, int | None]:
             if self.fault is not None:
                 raise self.fault
-            return ModelInfo(self.name)
+            return ModelInfo(self.name), None
 
     fakes: list[Fake] = [Described("a"), Described("b")]
     async with playing(fakes) as upstreams:

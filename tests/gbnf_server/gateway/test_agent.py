@@ -117,10 +117,6 @@ async def test_a_server_that_does_not_answer_keeps_no_thread(tmp_path: Path) -> 
     answers = threading.Event()
 
     class Hung(Script):
-        def info(self) -> ModelInfo:
-            answers.wait()
-            return super().info()
-
         async def facts(self) -> tuple[ModelInfo, int | None]:
             await until(answers.is_set)
             return await super().facts()

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from gbnf.tool_formats import TextDelta, detect
 from gbnf_server.backends.base import Completion, Dialect, ModelInfo, Request, Usage
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.gateway.answers import ReplyEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, Sampling
 from support.backends import FakeBackend
@@ -44,7 +45,9 @@ class Model(FakeBackend):
     """A model that writes these texts in turn, in pieces, and keeps what it was asked."""
 
     def __init__(self, *texts: str, native: bool = True, dialect: Dialect = "gbnf") -> None:
-        self.model = ModelInfo(tool_format=FORMAT if native else None, parameters=8_000_000_000)
+        self.model = ModelInfo(
+            traits=ModelTraits(tool_format=FORMAT if native else None, parameters=8_000_000_000)
+        )
         self.dialect, self.texts = dialect, list(texts)
         self.asked: list[Request] = []
 

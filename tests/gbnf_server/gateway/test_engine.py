@@ -23,6 +23,7 @@ from gbnf.tool_formats import CallEnded, CallStarted, TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.gateway.answers import Finished, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -344,7 +345,7 @@ def test_keywords_of_manifests_mean_nothing_in_tools_of_clients(backend: InProce
 class Recording(FakeBackend):
     """A small model that calls the last tool, and is not trained for it."""
 
-    model = ModelInfo(takes_evidence=True)
+    model = ModelInfo(traits=ModelTraits(takes_evidence=True))
 
     def respond(self, *_given: Any, **_limits: Any) -> Completion:
         return Completion('{"name": "play", "arguments": {"title": "Rhapsody"}}', "stop")
@@ -401,7 +402,7 @@ def test_calls_in_the_format_of_a_template_take_evidence_too() -> None:
     backend = Recording()
     answer(ask(), backend)
     assert backend.evidence is None
-    backend.model = ModelInfo(takes_evidence=True, tool_format=FAMILIES[0].form)
+    backend.model = ModelInfo(traits=ModelTraits(takes_evidence=True, tool_format=FAMILIES[0].form))
     with suppress(HttpError):  # the answer is in another format
         answer(ask(tools=TOOLS), backend)
     assert backend.evidence is not None
@@ -422,14 +423,18 @@ def test_nested_arguments_are_constrained_down_to_the_depth(max_depth: int, is_a
 def test_calls_are_written_in_the_format_that_is_asked_for() -> None:
     form = FAMILIES[0].form
     named = {
-        call_format: type(Target.of(ModelInfo(tool_format=form), "gbnf", call_format).protocols(ask())[0])
+        call_format: type(
+            Target.of(ModelInfo(traits=ModelTraits(tool_format=form)), "gbnf", call_format).protocols(ask())[
+                0
+            ]
+        )
         for call_format in (None, *get_args(GatewayCallFormat))
     }
     assert named == {None: NativeCalls, "native": NativeCalls, "json": JsonCalls, "text": CallsInText}
     assert Target.of(ModelInfo(), "json_schema", "json").protocols(ask()) == (SchemaCalls(),)
     without: tuple[tuple[ModelInfo, Dialect], ...] = (
         (ModelInfo(), "gbnf"),
-        (ModelInfo(tool_format=form), "json_schema"),
+        (ModelInfo(traits=ModelTraits(tool_format=form)), "json_schema"),
     )
     for info, dialect in without:
         with pytest.raises(RequestNotSupportedError, match="call format native"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gbnf.tool_formats import TextDelta, detect
 from gbnf_server.backends.base import Completion, ModelInfo, Request, Usage
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.gateway.answers import ReplyEvent
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonObject, Sampling, ToolChoice
 from gbnf_server.gateway.engine import Engine
@@ -44,10 +45,10 @@ def called(name: str, **arguments: str) -> dict[str, Any]:
 class Small(FakeBackend):
     """A small model that writes these texts in turn, and keeps what it was asked."""
 
-    model = ModelInfo(tool_format=FORMAT, parameters=500_000_000, gives_logprobs=True)
+    model = ModelInfo(traits=ModelTraits(tool_format=FORMAT, parameters=500_000_000))
 
     def __init__(self, *texts: str | dict[str, Any], parameters: int = 500_000_000) -> None:
-        self.model = ModelInfo(tool_format=FORMAT, parameters=parameters, gives_logprobs=True)
+        self.model = ModelInfo(traits=ModelTraits(tool_format=FORMAT, parameters=parameters))
         self.texts = [
             each if isinstance(each, str) else f"<tool_call>\n{json.dumps(each)}\n</tool_call>"
             for each in texts
@@ -92,7 +93,7 @@ def test_a_request_that_is_done_is_answered_from_its_results(stream: bool) -> No
 
 def test_a_small_model_that_calls_in_json_answers_in_its_conversation() -> None:
     model = Small("It is 21 degrees in Paris.")
-    model.model = ModelInfo(parameters=135_000_000)
+    model.model = ModelInfo(traits=ModelTraits(parameters=135_000_000))
     assert text(ask(model, *WEATHER)) == "It is 21 degrees in Paris."
     [asked] = model.asked
     assert [message["role"] for message in asked.messages] == ["system", "user", "assistant", "tool"]
@@ -237,7 +238,7 @@ def test_a_call_between_prose_of_a_large_model_or_in_requested_json_is_an_exampl
 
 def test_a_call_between_prose_of_a_small_model_without_a_format_is_made() -> None:
     model = Small(BETWEEN)
-    model.model = ModelInfo(parameters=135_000_000)
+    model.model = ModelInfo(traits=ModelTraits(parameters=135_000_000))
     assert calls(ask(model, "read b.txt to me")) == [("read_file", '{"path": "b.txt"}')]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chat_templates import chat_templates
 from gbnf.calls import ToolCall
 from gbnf.tool_formats import ToolFormat, detect
-from gbnf_server.backends.prompts import find_tool_format
+from gbnf_server.backends.model_traits import find_tool_format
 from gbnf_server.inspect.grammar_choice import GrammarChoice
 from gbnf_server.inspect.grammar_view import view_tool
 from gbnf_server.inspect.text_view import TextChecker

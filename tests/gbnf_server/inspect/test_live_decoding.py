@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from gbnf_server.backends.base import BackendEvent, Completion, ModelInfo, Request, Usage
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.inspect.app import create_app
 from gbnf_server.inspect.inspection import InspectedSchema, Inspection
 from gbnf_server.inspect.live_decoding import STRATEGIES, DecodingOptions, LiveDecoder
@@ -32,7 +33,7 @@ BODY: dict[str, Any] = {
 class Slow(FakeBackend):
     """It waits until it is cancelled, or answers with what it was asked."""
 
-    model = ModelInfo(prompt_style="minimal", traces=True)
+    model = ModelInfo(traits=ModelTraits(prompt_style="minimal", answers_by_call_only=True, traces=True))
 
     def __init__(self, seconds: float = 0.0, fault: BackendError | None = None) -> None:
         self.requests: list[Request] = []

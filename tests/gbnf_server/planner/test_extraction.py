@@ -43,6 +43,7 @@ from gbnf_server import (
     extract_stream,
 )
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner.extraction import _chooser
 from gbnf_server.planner.run_log import MOST_WAITING, RunLogError
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ServerResponseError
@@ -100,7 +101,7 @@ class Answering(FakeBackend):
     """Says one text, as a model of a server that takes grammars of a dialect, and enforces none."""
 
     enforces_grammar = False
-    model = ModelInfo(gives_logprobs=False)
+    model = ModelInfo(traits=ModelTraits(gives_logprobs=False))
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect, self.text = dialect, ""

@@ -19,6 +19,7 @@ from gbnf.tools import FIND_TOOLS, Tool
 from gbnf_server.backends.base import ModelInfo
 from gbnf_server.backends.embeddings import EmbeddingRanker, ServerEmbeddings
 from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.events import (
     CallModel,
@@ -272,7 +273,9 @@ class Sized(FakeBackend):
     """A backend whose model has so many parameters."""
 
     def __init__(self, parameters: int | None, style: PromptStyle) -> None:
-        self.model = ModelInfo(parameters=parameters, prompt_style=style)
+        self.model = ModelInfo(
+            traits=ModelTraits(style, answers_by_call_only=style == "minimal", parameters=parameters)
+        )
 
 
 @pytest.mark.parametrize(
@@ -364,6 +367,6 @@ def test_a_small_model_tells_its_size(tmp_path: Path) -> None:
     path = model_file()
     assert path is not None
     with InProcess(path, context_length=256, threads=1) as model:
-        assert model.info().parameters == 134_515_008
+        assert model.info().traits.parameters == 134_515_008
         planner = Planner(ZOO, model, PlannerOptions(), context=world(tmp_path))
     assert planner.options.margin == SMALL_MODEL_MARGIN

@@ -14,7 +14,8 @@ from gbnf.compiler.layout import Whitespace
 from gbnf.errors import GbnfError
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
-from gbnf_server.backends.base import Completion, ModelInfo
+from gbnf_server.backends.base import Completion
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner.events import (
     AskApproval,
     AskPerson,
@@ -434,7 +435,7 @@ def test_nested_arguments_are_constrained_down_to_the_depth(family: Family | Non
         arguments = {"x": arguments}
     options = resolved(max_depth=max_depth)
     if family is not None:
-        options = replace(options, call_format="native", model=ModelInfo(tool_format=family.form))
+        options = replace(options, call_format="native", model=ModelTraits(tool_format=family.form))
     driven = drive_by_hand([Tool("deep", args=args)], [completion(ANSWER)], options=options)
     text = call("deep", **arguments) if family is None else family.write([("deep", arguments)])
     assert engine().match(driven.grammars[0], text).complete == (max_depth < 5)

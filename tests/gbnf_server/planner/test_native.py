@@ -20,6 +20,7 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER
 from gbnf_server.backends.base import Backend, ModelInfo, Request
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.llama import server_build as build
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.planner import Planner, PlannerOptions, Run
@@ -128,7 +129,7 @@ def test_a_random_model_makes_valid_calls_in_its_own_format_here_and_on_a_server
         here = stack.enter_context(InProcess(path, threads=1))
         server = stack.enter_context(build.start(path, threads=1))
         there = stack.enter_context(LlamaServer(server.url))
-        assert there.info().tool_format == here.info().tool_format
+        assert there.info().traits.tool_format == here.info().traits.tool_format
         runs = [
             planned(model, tmp_path / name, required=(NEVER.name,))
             for name, model in (("here", here), ("there", there))
@@ -233,8 +234,8 @@ def test_every_prompt_can_be_rendered(texts: list[str]) -> None:
 
 
 class Native(FakeBackend):
-    def __init__(self, tool_format: ToolFormat | None, dialect: Any = "gbnf", style: Any = "full") -> None:
-        self.model = ModelInfo(tool_format=tool_format, prompt_style=style)
+    def __init__(self, tool_format: ToolFormat | None, dialect: Any = "gbnf") -> None:
+        self.model = ModelInfo(traits=ModelTraits(tool_format=tool_format))
         self.dialect = dialect
 
 

@@ -16,7 +16,8 @@ from gbnf.calls.parsing.results import ToolCall
 from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import control_tokens_in, make_escaper, strings_removed_by
 from gbnf.tool_formats import TemplateRenderer
-from gbnf_server.backends.prompts import TemplateRules, find_tool_format, roles_of
+from gbnf_server.backends.model_traits import ModelTraits, find_tool_format
+from gbnf_server.backends.prompts import TemplateRules, roles_of
 from gbnf_server.planner.events import CallModel
 from gbnf_server.system.errors import ChatTemplateError
 from support.by_hand import POOL, call, completion, drive_by_hand, resolved
@@ -39,7 +40,7 @@ class Template:
         self.renderer = TemplateRenderer(source, bos_token=BOS, eos_token=EOS)
         self.form = find_tool_format(source, BOS, EOS)
         escape = make_escaper(strings_removed_by(source) | control_tokens_in(source))
-        self.rules = TemplateRules(roles_of(self.render), escape, self.form)
+        self.rules = TemplateRules(roles_of(self.render), escape, ModelTraits(tool_format=self.form))
 
     def render(self, messages: Any) -> str:
         try:

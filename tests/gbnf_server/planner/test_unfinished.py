@@ -83,7 +83,7 @@ def recorded(
     with TemporaryDirectory() as folder:
         path, clock = Path(folder, "run.json"), clock or ticking()
         with RunRecorder(path) as recorder:
-            answers = recorder.recorded(partial(answer, backend), traces=backend.info().traces)
+            answers = recorder.recorded(partial(answer, backend), traces=backend.info().traits.traces)
             context = Context(Workspace(Path(folder)))
             heard = (events.append, recorder.add, *hooks)
             environment = RunEnvironment(answers, context, heard, lambda *_: {"time": "9:30"}, clock)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from gbnf.prompts.messages import Message
 from gbnf.tools import Tool
 from gbnf_server.backends.base import Backend, Completion, ModelInfo
+from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedPerson, Workspace
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult, write_result
@@ -216,7 +217,7 @@ def test_a_log_that_lacks_an_entry_cannot_be_resumed(looks: tuple[Tool, ...], tm
 class Odds(Script):
     """A small model that is asked at its first token whether it calls."""
 
-    model = ModelInfo(tool_format=FORMAT, parameters=500_000_000, gives_logprobs=True)
+    model = ModelInfo(traits=ModelTraits(tool_format=FORMAT, parameters=500_000_000))
 
     def respond(self, messages: Sequence[Message], **limits: Any) -> Completion:
         said = super().respond(messages, **limits)
