@@ -11,13 +11,12 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from threading import TIMEOUT_MAX, Timer
 
 from gbnf import Grammar
 from gbnf.errors import ToolFormatError
@@ -40,12 +39,13 @@ from gbnf_server.backends.prompts import TemplateRules, roles_of
 from gbnf_server.backends.reasoning import ReasoningSplitter, open_reasoning_tags
 from gbnf_server.backends.value_probabilities import value_probabilities
 from gbnf_server.llama.cancellation import Cancellation
+from gbnf_server.llama.constraint import Constraint
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.drafts import DraftHistory
 from gbnf_server.llama.evidence_bias import EvidenceBias
 from gbnf_server.llama.grammar_engines import GrammarEngineName, grammar_engine
 from gbnf_server.llama.grammar_limits import guard_grammar
-from gbnf_server.llama.kv_cache import KVCache, free
+from gbnf_server.llama.kv_cache import CachedSequence, KVCache, free
 from gbnf_server.llama.native import NativeModel, default_threads
 from gbnf_server.llama.sampler import Sampler
 from gbnf_server.llama.token_values import Truncation, ValueProbability
@@ -176,72 +176,36 @@ class InProcess(RequestBackend):
 
     def _answer_request(self, request: Request, stop: Cancellation, pieces: _PieceQueue) -> Completion:
         """Answer a request, in a thread."""
-        truncation = self._truncation if request.truncation.keeps_all else request.truncation
-        sampler = Sampler(request.temperature, request.seed, truncation)
         grammar = None if request.grammar is None else guard_grammar(request.grammar)
-        timer = Timer(min(request.timeout_s or 0, TIMEOUT_MAX), stop.set)
-        timer.daemon = True
-        try:
-            with self._kv_cache.slot() as slot:
-                if request.timeout_s is not None:
-                    timer.start()
-                prompt = self._template.prompt(request)
-                tokens = self._tokens(prompt)
-                if len(tokens) >= self._context_length:
-                    raise ContextOverflowError(len(tokens) + 1, self._context_length)
-                started = time.perf_counter()
-                stop.begin("the grammar engine reads a grammar")
-                constraint = None if grammar is None else self._engine.constraint(grammar)
-                if constraint is not None:
-                    constraint.stop = stop
-                    constraint.seconds = time.perf_counter() - started
-                splitter = ReasoningSplitter(
-                    pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
-                )
-                salt = token_hex() if self._deterministic else request.cache_salt
-                sequence, cached = self._kv_cache.acquire(slot, tokens, stop, salt)
-                started = time.perf_counter()
-                answer = Decoder(
-                    self._model,
-                    self._kv_cache,
-                    sequence,
-                    sampler,
-                    constraint,
-                    jumps=self._jumps,
-                    stop=stop,
-                    stop_strings=request.stop,
-                    logprobs=request.logprobs,
-                    on_text=splitter.feed,
-                    control_texts=self._control_texts(request),
-                    foreign_tokens=self._foreign_tokens(request, grammar),
-                    trace=request.trace,
-                    bias=None if request.evidence is None else EvidenceBias(self._model, request.evidence),
-                    history=None if self._deterministic else self._history,
-                ).generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
-                ended = time.perf_counter()
-                probabilities: tuple[ValueProbability, ...] = ()
-                if request.probabilities and grammar is not None and self._rolls_back:
-                    cache = self._model, self._kv_cache, sequence, stop
-                    scorer = AnswerScorer(*cache, tokens, answer.tokens, answer.text, request.evidence)
-                    probabilities = value_probabilities(grammar, answer.text, scorer)
-        finally:
-            timer.cancel()
+        with self._kv_cache.slot() as slot, stop.limited(request.timeout_s):
+            prompt = self._template.prompt(request)
+            tokens = self._tokens(prompt)
+            if len(tokens) >= self._context_length:
+                raise ContextOverflowError(len(tokens) + 1, self._context_length)
+            constraint = None if grammar is None else self._engine.constraint(grammar, stop)
+            splitter = ReasoningSplitter(
+                pieces.put, open_reasoning_tags(prompt), constrained=request.is_whole_text
+            )
+            salt = token_hex() if self._deterministic else request.cache_salt
+            sequence, cached = self._kv_cache.acquire(slot, tokens, stop, salt)
+            started = time.perf_counter()
+            decoder = self._decoder(request, grammar, sequence, constraint, stop, splitter.feed)
+            answer = decoder.generate(tokens, min(request.max_tokens, self._context_length - len(tokens)))
+            ended = time.perf_counter()
+            probabilities: tuple[ValueProbability, ...] = ()
+            if request.probabilities and grammar is not None and self._rolls_back:
+                cache = self._model, self._kv_cache, sequence, stop
+                scorer = AnswerScorer(*cache, tokens, answer.tokens, answer.text, request.evidence)
+                probabilities = value_probabilities(grammar, answer.text, scorer)
         begun = answer.first_token_at or ended
+        timings = Timings(begun - started, ended - begun, None if constraint is None else constraint.seconds)
+        counts = answer.forced_tokens, answer.drafted_tokens, answer.accepted_tokens
         reasoning, text = splitter.close()
         return Completion(
             text=text,
             finish_reason=answer.finish_reason,
-            usage=Usage(
-                len(tokens),
-                len(answer.tokens),
-                cached,
-                answer.forced_tokens,
-                answer.drafted_tokens,
-                answer.accepted_tokens,
-            ),
-            timings=Timings(
-                begun - started, ended - begun, None if constraint is None else constraint.seconds
-            ),
+            usage=Usage(len(tokens), len(answer.tokens), cached, *counts),
+            timings=timings,
             reasoning=reasoning,
             context_length=self._context_length,
             stop_string=answer.stop_string,
@@ -250,6 +214,34 @@ class InProcess(RequestBackend):
             logprobs=tuple(answer.logprobs),
             trace=tuple(answer.trace),
             probabilities=probabilities,
+        )
+
+    def _decoder(
+        self,
+        request: Request,
+        grammar: Grammar | None,
+        sequence: CachedSequence,
+        constraint: Constraint | None,
+        stop: Cancellation,
+        on_text: Callable[[str], None],
+    ) -> Decoder:
+        truncation = self._truncation if request.truncation.keeps_all else request.truncation
+        return Decoder(
+            self._model,
+            self._kv_cache,
+            sequence,
+            Sampler(request.temperature, request.seed, truncation),
+            constraint,
+            jumps=self._jumps,
+            stop=stop,
+            stop_strings=request.stop,
+            logprobs=request.logprobs,
+            on_text=on_text,
+            control_texts=self._control_texts(request),
+            foreign_tokens=self._foreign_tokens(request, grammar),
+            trace=request.trace,
+            bias=None if request.evidence is None else EvidenceBias(self._model, request.evidence),
+            history=None if self._deterministic else self._history,
         )
 
     def _tokens(self, prompt: str) -> list[int]:

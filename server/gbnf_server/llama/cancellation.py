@@ -11,9 +11,11 @@ import ctypes
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from gbnf_server.system.errors import BackendError
+from gbnf_server.system.errors import AnswerTimeoutError, BackendError
 
 _LONGEST_STEP_S = 120.0
 """For a step of a call: a batch of a large model on a slow machine may take a minute."""
@@ -46,12 +48,13 @@ class Cancellation(threading.Event):
     """Ends one call once it is set. `evaluation`: the flag of the evaluation that runs for the call, if any.
 
     The flag may be that of a later evaluation when it is set: whoever sees an evaluation end looks at the
-    event, and evaluates again what is not cancelled.
+    event, and evaluates again what is not cancelled. `error`: what a cancelled call raises.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.evaluation: AbortFlag | None = None
+        self.error = BackendError("the call was cancelled")
         self._step, self._since, self._set_at = "", time.monotonic(), 0.0
 
     def set(self) -> None:
@@ -62,11 +65,32 @@ class Cancellation(threading.Event):
         if flag is not None:
             flag.set()
 
+    @contextmanager
+    def limited(self, seconds: float | None) -> Iterator[None]:
+        """Cancel the call with AnswerTimeoutError if it is in this context for longer; None for no limit."""
+        if seconds is None:
+            yield
+            return
+        problem = f"the model in this process did not finish its answer within {seconds:g} s"
+        error = AnswerTimeoutError(f"{problem}. Allow fewer tokens, or a longer timeout.")
+
+        def end() -> None:
+            self.error = error
+            self.set()
+
+        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def begin(self, step: str) -> None:
-        """Begin a step of the call, "" for waiting. Raises BackendError if the call is cancelled."""
+        """Begin a step of the call, "" for waiting. Raises `error` if the call is cancelled."""
         self._step, self._since = step, time.monotonic()
         if self.is_set():
-            raise BackendError("the call was cancelled")
+            raise self.error
 
     def overdue(self, now: float) -> str:
         """Return what takes longer than it should at `now` (`time.monotonic()`), "" for nothing."""

@@ -177,11 +177,16 @@ class GrammarEngine(ABC):
         self._parsed = lru_cache(_KEPT)(self._parse)
         self._lock = threading.Lock()
 
-    def constraint(self, grammar: Grammar) -> Constraint:
-        """Return a constraint for one answer. Raises GrammarRefusedError."""
+    def constraint(self, grammar: Grammar, stop: Cancellation | None = None) -> Constraint:
+        """Return a constraint for one answer, which `stop` cancels. Raises GrammarRefusedError."""
+        started = time.perf_counter()
+        stop = stop or Cancellation()
+        stop.begin("the grammar engine reads a grammar")
         parsed = self._parsed(grammar)  # without the lock: it may take long, and others shall not wait for it
         with self._lock:
-            return self._start(parsed, grammar)
+            constraint = self._start(parsed, grammar)
+        constraint.stop, constraint.seconds = stop, time.perf_counter() - started
+        return constraint
 
     @abstractmethod
     def _parse(self, grammar: Grammar) -> Any: ...

@@ -83,7 +83,7 @@ class _Evaluation:
     output_positions: frozenset[int]
     stop: Cancellation
     logits: list[Logits] = field(default_factory=list)
-    error: str = ""
+    error: BackendError | None = None
     is_done: bool = False
     leads: bool = False
     called: threading.Lock = field(default_factory=threading.Lock)
@@ -220,8 +220,8 @@ class KVCache:
             request = _Evaluation(sequence, tokens[first : first + size], here, stop)
             stop.begin(f"{size} tokens are evaluated")
             self._run(request)
-            if request.error:
-                raise BackendError(request.error)
+            if request.error is not None:
+                raise request.error
             first += size
             logits = request.logits
         return logits
@@ -301,9 +301,9 @@ class KVCache:
         for request in requests:
             request.stop.evaluation = self._abort if is_abortable else None
             if request.stop.is_set():
-                request.error = "the call was cancelled"
+                request.error = request.stop.error
             elif not self._synchronize(request.sequence):
-                request.error = "another call interrupted this one. Repeat it."
+                request.error = BackendError("another call interrupted this one. Repeat it.")
             else:
                 continue
             request.stop.evaluation, request.is_done = None, True
@@ -336,7 +336,7 @@ class KVCache:
                 self._decode([request])
             return
         if status:
-            requests[0].error = f"llama.cpp could not evaluate {size} tokens (status {status})"
+            requests[0].error = BackendError(f"llama.cpp could not evaluate {size} tokens (status {status})")
         for request, index in outputs if not status else ():
             logits = self._logits(index)
             request.logits.append(logits if self.parallel == 1 else logits.copy())

@@ -26,7 +26,13 @@ from gbnf_server.llama import grammar_engines
 from gbnf_server.llama.cancellation import Cancellation
 from gbnf_server.llama.decoder import Decoder
 from gbnf_server.llama.native_grammar import NativeGrammar
-from gbnf_server.system.errors import BackendError, ContextOverflowError, GrammarRefusedError, ModelLoadError
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    BackendError,
+    ContextOverflowError,
+    GrammarRefusedError,
+    ModelLoadError,
+)
 from support.backends import ASK, acomplete, prompt_tokens
 from support.models import SPECIAL, TEMPLATE, make_model
 from support.server import CONTEXT
@@ -318,7 +324,7 @@ def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> 
 def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", name=name), threads=1, prompt_style=given_style) as loaded:
         typed: Backend = loaded
-        assert (typed.name, typed.info().prompt_style) == (name, style)
+        assert (typed.name, typed.info().traits.prompt_style) == (name, style)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +382,7 @@ def test_variables_of_a_template(tmp_path: Path) -> None:
     asked = Request(RUN, template_variables={"tone": "<|end|>", "enable_thinking": True, "own": 2})
     with InProcess(make_model(tmp_path / "m.gguf", template=template), threads=1) as loaded:
         prompt = loaded._template.prompt(asked)
-        assert loaded.info().template_variables == frozenset({"tone", "enable_thinking"})
+        assert loaded.info().traits.template_variables == frozenset({"tone", "enable_thinking"})
     assert prompt.startswith("<|start|>U:S\n\nq\n" + TOLD)
     assert not prompt.endswith(("<|end|>", "!"))
 
@@ -424,7 +430,7 @@ def test_special_tokens_of_the_template_are_read_as_such(backend: InProcess) -> 
 
 def test_a_generation_ends_with_its_time(backend: InProcess) -> None:
     request = Request([{"role": "user", "content": "go on"}], max_tokens=400, timeout_s=1e-6)
-    with pytest.raises(BackendError, match="cancelled"):
+    with pytest.raises(AnswerTimeoutError, match="did not finish its answer within 1e-06 s"):
         backend.complete(request)
     for limit in (None, float("inf")):
         assert backend.complete(replace(request, max_tokens=2, timeout_s=limit)).text

@@ -25,7 +25,11 @@ from gbnf_server.backends.openai_compatible import OpenAICompatible
 from gbnf_server.backends.prompts import TemplateRoles, adapt_messages
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.llama.token_values import Truncation
-from gbnf_server.system.errors import BackendError, ConversationRefusedError, RequestNotSupportedError
+from gbnf_server.system.errors import (
+    AnswerTimeoutError,
+    ConversationRefusedError,
+    RequestNotSupportedError,
+)
 from support.backends import ASK, streamed
 from support.effort import scaled
 from support.server import Reply, completion, scripted
@@ -64,7 +68,7 @@ def test_no_time_is_no_answer(here: InProcess, kind: str, seconds: float) -> Non
             "vllm": OpenAICompatible(script.url, "vllm"),
             "ollama": Ollama("m", script.url),
         }
-        with pytest.raises(BackendError, match=r"did not finish|cancelled"):
+        with pytest.raises(AnswerTimeoutError, match="did not finish"):
             backends[kind].complete(replace(FREE, timeout_s=seconds))
         assert not script.asked
 
@@ -204,7 +208,7 @@ def test_a_rendered_prompt_is_completed_where_the_template_is_given(
     replies: dict[str, list[Any]] = {"v1/completions": [reply]}
     with scripted(**replies) as script:
         with OpenAICompatible(script.url, server, model="m", chat_template=CHAT) as backend:
-            tool_format = backend.info().tool_format
+            tool_format = backend.info().traits.tool_format
             assert tool_format is not None
             grammar = tool_format.grammar([PING], tool_choice="required")
             request = Request(ASK, grammar, tools=[declare_tool(PING)], truncation=Truncation(5))

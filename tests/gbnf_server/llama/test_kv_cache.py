@@ -224,8 +224,8 @@ def test_a_cancelled_call_ends_no_other(kv_cache: KVCache) -> None:
     emptied(kv_cache)
     requests, _ = cancelled_together(kv_cache)
     assert [request.is_done for request in requests] == [True, True]
-    assert "cancelled" in requests[0].error
-    assert not requests[1].error
+    assert requests[0].error is not None
+    assert requests[1].error is None
     np.testing.assert_allclose(requests[1].logits[0], expected, rtol=0, atol=0.2)  # batches round otherwise
 
 
