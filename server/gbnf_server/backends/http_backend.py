@@ -115,10 +115,9 @@ class HttpBackend(RequestBackend):
 
     async def generate(self, request: Request) -> AsyncGenerator[BackendEvent, None]:
         """Yield the events of one answer; see `Backend`. Closing them closes the connection."""
-        if request.trace:
-            raise RequestNotSupportedError("a model server", "trace", "Run the model in this process.")
-        if request.evidence is not None:
-            raise RequestNotSupportedError("a model server", "evidence", "Run the model in this process.")
+        for name in ("trace", "evidence"):
+            if getattr(request, name):
+                raise RequestNotSupportedError("a model server", name, "Run the model in this process.")
         async with self._http.session() as session, aclosing(self._events(request, session)) as events:
             async for event in events:
                 yield event

@@ -37,7 +37,7 @@ import httpx
 
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.wire import LineDecoder
-from gbnf_server.llama.api_keys import find as find_saved_key
+from gbnf_server.llama.api_keys import find as find_api_key
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendUnreachableError
 
@@ -46,8 +46,6 @@ _Value = TypeVar("_Value")
 _VERSION: Final = re.compile(r"/v\d{1,2}(?:(?:alpha|beta)\d*)?(?:/openai)?$")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _LARGE, _SMALL = 256 * 1024, 32  # bytes: what is written in a millisecond, and a number with its key
-find_api_key = find_saved_key
-"""Return the API key of a llama-server that this user started, by its URL; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,7 @@ class HttpClient:
         self.api_key = api_key
         # created once, since it takes 20 ms; plain HTTP needs none
         self._verify = ssl.create_default_context() if address.scheme == "https" else None
-        # a proxy cannot reach this machine's loopback interface
-        self._proxy = None if is_loopback(address.host) else proxy_of(address)
+        self._proxy = proxy_of(address)
         self._is_closed = False
         self._sessions: dict[AbstractEventLoop, tuple[list[HttpSession], AsyncGenerator[Any, None]]] = {}
 
@@ -446,7 +443,7 @@ def _is_retryable(error: httpx.RequestError) -> bool:
 
 def proxy_of(address: httpx.URL) -> httpx.Proxy | None:
     """Return the proxy that the environment sets for an address, None for none."""
-    if proxy_bypass(address.host):
+    if is_loopback(address.host) or proxy_bypass(address.host):  # a proxy cannot reach the first
         return None
     named = getproxies()
     proxy = named.get(address.scheme) or named.get("all")

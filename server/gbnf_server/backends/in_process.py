@@ -24,15 +24,7 @@ from gbnf.prompts.control_tokens import make_escaper, strings_removed_by
 from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats import ReasoningDelta, TemplateRenderer, TextDelta
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import (
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-    Timings,
-    Usage,
-)
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Timings, Usage
 from gbnf_server.backends.image_messages import refuse_images
 from gbnf_server.backends.model_traits import model_traits
 from gbnf_server.backends.prompts import TemplateRules, roles_of
@@ -297,10 +289,10 @@ class ChatTemplate:
         """Return the prompt of a request, up to where the answer begins."""
         refuse_images(request.messages, "a model in this process")
         conversation = self._rules.conversation(request)
+        if conversation.tool_format is not None:
+            return conversation.render()
+        variables = {**conversation.variables, "enable_thinking": conversation.reasons}
         try:
-            if conversation.tool_format is not None:
-                return conversation.render()
-            variables = {**conversation.variables, "enable_thinking": conversation.reasons}
             return conversation.finish(self._renderer.render(conversation.messages, **variables))
         except ToolFormatError as error:
             raise ConversationRefusedError(error) from None

@@ -30,15 +30,7 @@ from gbnf.prompts.messages import PromptStyle
 from gbnf.tool_formats.probing import switches
 from gbnf.tool_formats.rendering import adapt_conversation, close_prompt
 from gbnf_server.backends import wire
-from gbnf_server.backends.base import (
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-    Timings,
-    Usage,
-)
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Timings, Usage
 from gbnf_server.backends.http_backend import CompletionStream, EventStream, HttpBackend, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, Method, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import insert_image_markers, openai_message, refuse_images

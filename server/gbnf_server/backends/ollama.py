@@ -29,15 +29,7 @@ import httpx
 from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.messages import PromptStyle
 from gbnf.strict_json import map_texts
-from gbnf_server.backends.base import (
-    BackendEvent,
-    Completion,
-    Dialect,
-    ModelInfo,
-    Request,
-    Timings,
-    Usage,
-)
+from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Timings, Usage
 from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message

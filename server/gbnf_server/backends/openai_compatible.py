@@ -25,7 +25,6 @@ from typing import Any, Literal
 import httpx
 
 from gbnf.dialects import xgrammar_text
-from gbnf.errors import ToolFormatError
 from gbnf.prompts.control_tokens import (
     control_tokens_in,
     escape_control_tokens,
@@ -46,7 +45,6 @@ from gbnf_server.backends.prompts import TemplateRoles, TemplateRules, adapt_mes
 from gbnf_server.llama.grammar_limits import guard_grammar
 from gbnf_server.system.errors import (
     BackendError,
-    ConversationRefusedError,
     GrammarRefusedError,
     RequestNotSupportedError,
     ServerResponseError,
@@ -269,13 +267,8 @@ class OpenAICompatible(HttpBackend):
             messages = adapt_messages(request.messages, roles)
             return {"messages": [openai_message(message) for message in messages]}
         refuse_images(request.messages, "a prompt that is rendered here")
-        conversation = self._rules.conversation(request)
-        try:
-            prompt = conversation.render()
-        except ToolFormatError as error:
-            raise ConversationRefusedError(error) from None
         return {
-            "prompt": prompt,
+            "prompt": self._rules.conversation(request).render(),
             "skip_special_tokens": False,
             **({} if self.server == "sglang" else {"spaces_between_special_tokens": False}),
         }

@@ -37,7 +37,7 @@ from gbnf_server.backends.reasoning import (
     close_reasoning,
     split_reasoning_message,
 )
-from gbnf_server.system.errors import ChatTemplateError, RequestNotSupportedError
+from gbnf_server.system.errors import ChatTemplateError, ConversationRefusedError, RequestNotSupportedError
 
 _SYSTEM, _USER, _ASSISTANT, _TOOL = (
     Message(role=role, content=f"7c1f-{role}") for role in ("system", "user", "assistant", "tool")
@@ -149,10 +149,13 @@ class Conversation:
     _is_whole_text: bool
 
     def render(self) -> str:
-        """Return the prompt of an answer in the tool-call format. Raises ToolFormatError."""
+        """Return the prompt of an answer in the tool-call format. Raises ConversationRefusedError."""
         assert self.tool_format is not None
-        texts = self.messages, self.tools
-        return self.finish(self.tool_format.prompt(*texts, reasoning=self.reasons, variables=self.variables))
+        texts, variables = (self.messages, self.tools), self.variables
+        try:
+            return self.finish(self.tool_format.prompt(*texts, reasoning=self.reasons, variables=variables))
+        except ToolFormatError as error:
+            raise ConversationRefusedError(error) from None
 
     def finish(self, prompt: str) -> str:
         """Return the rendered prompt with the reasoning that was begun, or without any if there is none."""

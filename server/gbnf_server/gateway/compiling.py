@@ -186,9 +186,7 @@ def _compile_request(request: ChatRequest, target: Target, tools: tuple[Tool, ..
     if strict_problem(request.tools, compiled.enforcement.findings):  # many are exact in their order only
         compiled = yield from _compile_calls(request, target, tools, "declared")
     if request.output is not None and request.tool_choice.mode == "auto" and compiled.grammar is not None:
-        text, text_reader = _text(
-            _output_grammar(request.output), target.tool_format if compiled.reasoning else None
-        )
+        text, text_reader = _text(request.output, target.tool_format if compiled.reasoning else None)
         ways = ((compiled.grammar, compiled.reader), (text, text_reader))
         constraint = either_grammar(compiled.grammar, text)
         enforcement = _enforcement(constraint, compiled.protocol)
@@ -262,11 +260,12 @@ def _compile_calls(
     raise HttpError(400, problem, "invalid_schema", "tools")
 
 
-def _text(grammar: Grammar, native: ToolFormat | None) -> tuple[Grammar, Callable[[], AnswerReader]]:
-    """Return the grammar of an answer that is a text of `grammar`, and how to read it.
+def _text(output: OutputFormat, native: ToolFormat | None) -> tuple[Grammar, Callable[[], AnswerReader]]:
+    """Return the grammar of an answer in an output format, and how to read it.
 
-    `native`: the format in which the model reasons before it, None if it does not.
+    `native`: the format in which the model reasons before it, None if it does not. Raises HttpError (400).
     """
+    grammar = _output_grammar(output)
     return (grammar, PlainText) if native is None else (native.text_grammar(grammar), native.stream_text)
 
 
@@ -287,7 +286,7 @@ def _compile_output(request: ChatRequest, target: Target) -> Compiled:
         constraint = declared if isinstance(declared, Mapping) else {}
     else:
         reasoning = reasoning and not isinstance(output, GbnfText)  # which covers the whole answer
-        constraint, reader = _text(_output_grammar(output), target.tool_format if reasoning else None)
+        constraint, reader = _text(output, target.tool_format if reasoning else None)
         if isinstance(output, JsonSchema) and isinstance(output.schema, Mapping):
             schema = output.schema
     return Compiled(constraint, (), reader, _enforcement(constraint), protocol, "", reasoning, schema)

@@ -171,8 +171,7 @@ class Engine(Answers):
         try:
             info, length = await backend.facts()
             target = Target.of(info, backend.dialect, self._call_format)
-            is_small = target.is_small and self._hints
-            target = replace(target, is_small=is_small, max_depth=self._max_depth)
+            target = replace(target, is_small=target.is_small and self._hints, max_depth=self._max_depth)
         except errors.BackendError as error:
             raise _gateway_error(error, request) from error
         if not info.takes_images and any(message.get("images") for message in request.messages):
@@ -288,9 +287,8 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
     """
     prose = compiled.protocol.prose()
     is_new = bool(request.messages) and request.messages[-1]["role"] == "user" and request.output is None
-    if prose is None or not (compiled.tools and is_new and request.tool_choice.mode == "auto"):
-        return compiled, "unknown"
-    if compiled.reasoning:  # which comes first
+    is_free = compiled.tools and is_new and request.tool_choice.mode == "auto"
+    if prose is None or not is_free or compiled.reasoning:  # which comes before a call
         return compiled, "unknown"
     odds_question = odds_request(backend_request(request, compiled, 1, 0, ()))
     completion = (await collect_answer(backend, Asked(odds_question))).completion

@@ -40,7 +40,7 @@ from gbnf_server.web.queue import AnswerQueue
 from gbnf_server.web.responses import Pause
 
 _SMALL_BODY = 32 * 1024  # bytes: read in about a millisecond
-_SCANNED_BODY = 256 * 1024  # bytes: searched for known tools in about a millisecond
+_SCANNED_BODY = 256 * 1024  # bytes: searched for known tools; larger ones are read as quickly
 _READERS = 2  # threads that read JSON: what they build is bounded, and so is how many do
 
 _WAITING_THREADS = 16  # that may wait for a store, and so keep nothing else waiting
@@ -209,10 +209,9 @@ class Gateway:
         """Return what `parse` makes of the JSON object of a body. `blocks`: it may wait. Raises HttpError."""
         if blocks:
             return await self.wait_for(parse, await self.read(lambda value: value, body, share))
-        if len(body) > _SCANNED_BODY:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._readers, self._read, parse, body, share)
-        body, tools = self._tool_texts.shorten(body)
+        tools = None
+        if len(body) <= _SCANNED_BODY:
+            body, tools = self._tool_texts.shorten(body)
         if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             return self._parse(parse, body, tools, share)
         loop = asyncio.get_running_loop()
@@ -226,11 +225,6 @@ class Gateway:
             self._waiting, partial(work, *args, **options)
         )
 
-    def _read(
-        self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, share: MemoryShare
-    ) -> _Parsed:
-        return self._parse(parse, *self._tool_texts.shorten(body), share)
-
     def _parse(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any, share: MemoryShare
     ) -> _Parsed:
@@ -239,7 +233,8 @@ class Gateway:
         check_sizes(value, self.limits, len(body))
         if tools is not None:
             return parse({**value, "tools": tools})
-        self._tool_texts.add(body, value.get("tools"))
+        if len(body) <= _SCANNED_BODY:
+            self._tool_texts.add(body, value.get("tools"))
         return parse(value)
 
     async def answer(
@@ -309,7 +304,7 @@ class Gateway:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-_MOST_KEPT, _LONGEST = 16, 256 * 1024
+_MOST_KEPT = 16
 _STYLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ('"tools":', {"separators": (",", ":"), "ensure_ascii": False}),  # how JavaScript and httpx write JSON
     ('"tools": ', {}),  # how Python does
@@ -337,7 +332,7 @@ class ToolTexts:
         """Remember the tools of a body."""
         for key, style in _STYLES if isinstance(tools, list) else ():
             text = f"{key}{json.dumps(tools, **style)}".encode()
-            if len(text) <= _LONGEST and text in body:
+            if text in body:
                 self._known[text] = tools
                 if len(self._known) > _MOST_KEPT:
                     self._known.popitem(last=False)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 from starlette.types import Send
 
-from gbnf_server.backends.http_client import find_api_key, proxy_of
+from gbnf_server.backends.http_client import proxy_of
+from gbnf_server.llama.api_keys import find as find_api_key
 from gbnf_server.system.errors import BackendUnreachableError
 
 PASSED = (
@@ -55,7 +56,6 @@ class PassThrough:
         """
         base = httpx.URL(self._url())
         target = base.raw_path.rstrip(b"/") + path.encode() + (b"?" + query if query else b"")
-        proxy = None if base.host in {"127.0.0.1", "localhost", "::1"} else proxy_of(base)
         request = httpx.Request(
             method,
             base.copy_with(raw_path=target),
@@ -64,7 +64,7 @@ class PassThrough:
             extensions={"timeout": _TIMEOUT.as_dict()},
         )
         # a transport, not a client: no redirect is followed, and no cookie is kept for the next client
-        async with httpx.AsyncHTTPTransport(proxy=proxy) as transport:
+        async with httpx.AsyncHTTPTransport(proxy=proxy_of(base)) as transport:
             try:
                 response = await transport.handle_async_request(request)
             except httpx.RequestError as error:

@@ -68,23 +68,19 @@ class Cancellation(threading.Event):
     @contextmanager
     def limited(self, seconds: float | None) -> Iterator[None]:
         """Cancel the call with AnswerTimeoutError if it is in this context for longer; None for no limit."""
-        if seconds is None:
-            yield
-            return
-        problem = f"the model in this process did not finish its answer within {seconds:g} s"
-        error = AnswerTimeoutError(f"{problem}. Allow fewer tokens, or a longer timeout.")
-
-        def end() -> None:
-            self.error = error
-            self.set()
-
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), end)
+        timer = threading.Timer(min(seconds or 0.0, threading.TIMEOUT_MAX), self._time_out, (seconds,))
         timer.daemon = True
-        timer.start()
+        if seconds is not None:
+            timer.start()
         try:
             yield
         finally:
             timer.cancel()
+
+    def _time_out(self, seconds: float) -> None:
+        problem = f"the model in this process did not finish its answer within {seconds:g} s"
+        self.error = AnswerTimeoutError(f"{problem}. Allow fewer tokens, or a longer timeout.")
+        self.set()
 
     def begin(self, step: str) -> None:
         """Begin a step of the call, "" for waiting. Raises `error` if the call is cancelled."""
