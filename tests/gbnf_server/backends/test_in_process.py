@@ -318,13 +318,16 @@ def test_a_file_without_weights_is_refused(tmp_path: Path, tiny_model: Path) -> 
     [
         ("gbnf-planner-demo", None, "minimal"),
         ("another", None, "full"),
+        ("another", "minimal", "minimal"),
         ("gbnf-planner-demo", "full", "full"),
     ],
 )
 def test_the_prompt_style_follows_the_model(tmp_path: Path, name: str, given_style: Any, style: str) -> None:
     with InProcess(make_model(tmp_path / "m.gguf", name=name), threads=1, prompt_style=given_style) as loaded:
         typed: Backend = loaded
-        assert (typed.name, typed.info().traits.prompt_style) == (name, style)
+        traits = typed.info().traits
+        assert (typed.name, traits.prompt_style) == (name, style)
+        assert traits.answers_by_call_only != traits.takes_evidence == (name == "another")
 
 
 @pytest.mark.parametrize(
