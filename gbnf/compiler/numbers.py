@@ -37,7 +37,16 @@ from gbnf.grammar.ir import (
 )
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet, minterms
-from gbnf.regular.ecma262 import search
+from gbnf.regular.ecma262 import found_in
+from gbnf.regular.pattern_syntax import (
+    Alternation,
+    Chars,
+    Concatenation,
+    End,
+    PatternNode,
+    Repetition,
+    Start,
+)
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
 from gbnf.work_limits import MAX_COUNTED_STATES, work_cache
@@ -150,21 +159,21 @@ def _spelled(value: Fraction, digits: DigitLimits, *, is_integer: bool) -> Expr:
 @work_cache(maxsize=256)
 def _language(expr: Expr) -> Dfa:
     """Return the automaton of an expression without nonterminals."""
-    return search(f"^(?:{_as_pattern(expr)})$")
+    return found_in(Concatenation((Start(), _as_pattern(expr), End())))
 
 
-def _as_pattern(expr: Expr) -> str:
+def _as_pattern(expr: Expr) -> PatternNode:
     match expr:
         case Literal(text):
-            return text.replace(".", r"\.")
+            return Concatenation(tuple(Chars(CharSet.single(ord(char))) for char in text))
         case CharClass(ranges):
-            return "[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges) + "]"
+            return Chars(CharSet.of(*ranges))
         case Seq(items):
-            return "".join(map(_as_pattern, items))
+            return Concatenation(tuple(map(_as_pattern, items)))
         case Alt(items):
-            return "(?:" + "|".join(map(_as_pattern, items)) + ")"
+            return Alternation(tuple(map(_as_pattern, items)))
         case Repeat(item, minimum, maximum):
-            return f"(?:{_as_pattern(item)}){{{minimum},{'' if maximum is None else maximum}}}"
+            return Repetition(_as_pattern(item), minimum, maximum)
         case Ref() | TokenTerminal():
             raise InvalidArgumentError(f"{expr} has no pattern")
 

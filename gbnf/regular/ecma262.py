@@ -33,11 +33,11 @@ from gbnf.work_limits import work_cache
 @work_cache(maxsize=4096)
 def search(pattern: str) -> Dfa:
     """Return the texts in which the pattern is found. Raises PatternError and TooManyStatesError."""
-    return _language(parse_pattern(pattern), pattern)
+    return found_in(parse_pattern(pattern), pattern)
 
 
-def _language(node: PatternNode, pattern: str, within: Condition | None = None) -> Dfa:
-    """Return the texts in which the expression is found.
+def found_in(node: PatternNode, pattern: str = "", within: Condition | None = None) -> Dfa:
+    """Return the texts in which the expression is found. `pattern`: its text, for errors of lookarounds.
 
     With `within`, it is the body of that lookaround: found at the start of the text after the position, or
     at the end of the text before it.
@@ -62,5 +62,5 @@ def _body(condition: Condition, pattern: str) -> Dfa:
         raise UnsupportedPatternError(
             pattern, lookaround.position, "a lookbehind that depends on the following text"
         )
-    language = _language(lookaround.item, pattern, condition)
+    language = found_in(lookaround.item, pattern, condition)
     return ~language if lookaround.negated else language
