@@ -34,9 +34,9 @@ from rich.table import Table
 import gbnf.compiler.pool as pools
 from contenders import CONTENDERS, Contender, calls_schema, open_model
 from corpus import DataMissingError, load_cases, vocabulary_path
+from gbnf.schema_caches import caches_in_use
 from gbnf.tools import Tool, load_manifests
 from gbnf.tools.tool import offered_args
-from gbnf.work_limits import clear_schema_caches
 from gbnf_server.system.folders import manifests_path
 from isolation import Finished, isolated
 from tables import new_table, show
@@ -122,8 +122,12 @@ def summarise(times: Sequence[float | None], ours: Sequence[float | None]) -> di
 
 
 def _clear_tools() -> None:
-    pools.compile_tool.cache_clear()
-    pools._link_pool.cache_clear()  # noqa: SLF001  # only a benchmark clears them
+    caches_in_use().results.pop(pools.compile_tool, None)
+    _unlink()
+
+
+def _unlink() -> None:
+    caches_in_use().results.pop(pools._link_pool, None)  # noqa: SLF001  # only a benchmark clears it
 
 
 def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict[str, float]:
@@ -138,9 +142,9 @@ def measure_pool(tools: Sequence[Tool], contenders: Sequence[Contender]) -> dict
     union = calls_schema({tool.name: offered_args(tool, ()) for tool in tools})
     compile_ours()
     times = {
-        "everything forgotten": _median_time(compile_ours, clear_schema_caches, 50),
+        "everything forgotten": _median_time(compile_ours, caches_in_use().results.clear, 50),
         "cold": _median_time(compile_ours, _clear_tools, 200),
-        "linked": _median_time(compile_ours, pools._link_pool.cache_clear, 1000),  # noqa: SLF001  # as above
+        "linked": _median_time(compile_ours, _unlink, 1000),
     }
     for contender in contenders:
         if contender.name != "gbnf":

@@ -41,8 +41,8 @@ from gbnf import Grammar, compile_pool, filter_pool, load_tools
 from gbnf.calls.validation import validate_call
 from gbnf.compiler import pool as pools
 from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prompt
+from gbnf.schema_caches import caches_in_use
 from gbnf.tools import Tool
-from gbnf.work_limits import clear_schema_caches
 from gbnf_bench.bfcl.files import LeaderboardEntry, read_folder
 from gbnf_server.backends.base import Request
 from gbnf_server.backends.in_process import InProcess
@@ -170,7 +170,7 @@ def measure(
     reversed_tools = list(reversed(tools))
 
     def unlink() -> None:
-        pools._link_pool.cache_clear()  # noqa: SLF001  # only a benchmark clears it
+        caches_in_use().results.pop(pools._link_pool, None)  # noqa: SLF001  # only a benchmark clears it
 
     native = NativeGrammar.parse(model, str(grammar))
     cold, warm = _first(backend, requests[:1], lambda _: tools)  # minutes, for 60,000 tokens
@@ -179,7 +179,7 @@ def measure(
         tools=len(tools),
         rules=len(grammar.rules.productions),
         kilobytes=len(str(grammar)) / 1024,
-        compile_ms=best_ms(lambda: str(compile_pool(tools)), prepare=clear_schema_caches, runs=3),
+        compile_ms=best_ms(lambda: str(compile_pool(tools)), prepare=caches_in_use().results.clear, runs=3),
         link_ms=best_ms(lambda: str(compile_pool(reversed_tools)), prepare=unlink, runs=10),
         load_ms=best_ms(lambda: NativeGrammar.parse(model, str(grammar)), runs=5),
         mask_ms=mask_ms(model, native, texts[:4]),
@@ -202,7 +202,7 @@ def _first(
     colds, warms = [], []
     for request in requests:
         backend.clear_prompt_cache()
-        clear_schema_caches()
+        caches_in_use().results.clear()
         cold, warm = first_token_ms(backend, partial(choose, request), request)
         colds.append(cold)
         warms.append(warm)

@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import _lru_cache_wrapper, lru_cache, wraps
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from gbnf.errors import GbnfError
+from gbnf.schema_caches import caches_in_use, schema_cache
 
-#: The work that one schema, or one tool's arguments, may take.
-MAX_COMPILE_WORK = 6_500_000
 #: The work that judging or repairing one call may take.
 MAX_VALIDATION_WORK = 3_000_000
 
@@ -94,8 +93,8 @@ def may_backtrack() -> bool:
 
 @contextmanager
 def limit_work(limit: int | None = None, *, may_backtrack: bool = False) -> Iterator[None]:
-    """Count the work inside from zero, up to `limit` (default: `MAX_COMPILE_WORK`)."""
-    count = _WorkCount(MAX_COMPILE_WORK if limit is None else limit, may_backtrack=may_backtrack)
+    """Count the work inside from zero, up to `limit` (default: that of the caches in use)."""
+    count = _WorkCount(caches_in_use().max_work if limit is None else limit, may_backtrack=may_backtrack)
     token = _current.set(count)
     try:
         yield
@@ -137,30 +136,6 @@ def limit_nesting(most: int) -> Iterator[None]:
         count.depth -= 1
 
 
-_clearing: list[Callable[[], None]] = []
-"""What empties each of the caches below."""
-
-
-def schema_cache(maxsize: int) -> Callable[[Callable[..., _Result]], _lru_cache_wrapper[_Result]]:
-    """Cache as `functools.lru_cache` does what schemas, grammars and tools determine.
-
-    `clear_schema_caches` empties it. Caches of what does not depend on them are `functools`' own.
-    """
-
-    def decorate(function: Callable[..., _Result]) -> _lru_cache_wrapper[_Result]:
-        cached = lru_cache(maxsize=maxsize)(function)
-        _clearing.append(cached.cache_clear)
-        return cached
-
-    return decorate
-
-
-def clear_schema_caches() -> None:
-    """Empty every `schema_cache` and `work_cache` of this process."""
-    for clear in _clearing:
-        clear()
-
-
 def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
     """Cache as `functools.lru_cache` does, for functions that spend: cached calls cost the same.
 
@@ -170,8 +145,8 @@ def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callab
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        @schema_cache(maxsize=maxsize)
-        def outcome(*args: Any, **kwargs: Any) -> tuple[Any, GbnfError | None, int]:
+        @schema_cache(maxsize)
+        def outcome(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> tuple[Any, GbnfError | None, int]:
             count = _WorkCount(None)
             token = _current.set(count)
             try:
@@ -183,7 +158,7 @@ def work_cache(maxsize: int) -> Callable[[Callable[_Arguments, _Result]], Callab
 
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            value, error, work = outcome(*args, **kwargs)  # type: ignore[arg-type]  # the callers' are hashable
+            value, error, work = outcome(*args, **kwargs)
             count = _current.get()
             paid = (outcome, args, tuple(kwargs.items()))
             if count is not None and paid not in count.paid:

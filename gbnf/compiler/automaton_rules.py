@@ -37,7 +37,8 @@ from gbnf.grammar.ir import (
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.transition_tables import DEAD
-from gbnf.work_limits import schema_cache, spend
+from gbnf.schema_caches import schema_cache
+from gbnf.work_limits import spend
 
 #: The productions that characters of strings refer to.
 _PRIMITIVES = frozenset({"keyChar", "keyEscape"})

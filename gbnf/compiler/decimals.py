@@ -31,7 +31,7 @@ from gbnf.grammar.ir import (
     repeat,
     seq,
 )
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 #: The least double above zero, as `repr` writes it: 5e-324.
 SMALLEST = Fraction(repr(nextafter(0.0, 1.0)))

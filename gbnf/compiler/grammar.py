@@ -16,7 +16,7 @@ from gbnf.grammar.emit import emit, emit_rule
 from gbnf.grammar.ir import Expr, Rules
 from gbnf.grammar.match import Match, Matcher
 from gbnf.grammar.stacks import MAX_STACKS, is_bounded
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from gbnf.grammar.ir import (
     seq,
 )
 from gbnf.regular.charset import ANY_CHAR, CharSet
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 #: One unescaped character of a JSON string.
 PLAIN_CHAR = char_class('"\\', (0x00, 0x1F), negated=True)
@@ -219,7 +219,6 @@ def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
-@schema_cache(maxsize=1024)
 def _other_char(excluded: str) -> Expr:
     """Return an unescaped character other than these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)

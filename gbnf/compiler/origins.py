@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
-from gbnf.compiler.part_cache import without_part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import Alt, Expr, Ref, Repeat, Rules, Seq, references
@@ -31,6 +30,7 @@ from gbnf.schema.keywords import (
     resolve_pointer,
     subschemas,
 )
+from gbnf.schema_caches import caches_in_use
 
 _MOST_CHARACTERS = 3_000_000
 """Of all grammars that are compiled for one schema: about a second. The first parts are examined anyway."""
@@ -63,7 +63,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
 
     Raises what `compile_grammar` raises for the whole schema.
     """
-    with without_part_cache():
+    with caches_in_use().without_parts().use():
         rules = compile_grammar(schema).rules
         origins: dict[str, list[str]] = {name: [] for name in rules.productions}
         without_effect: list[str] = []

@@ -16,7 +16,6 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import LAYOUTS, CompileOptions, Layout, PropertyOrder, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_string
 from gbnf.compiler.notations import JSON, Notation
-from gbnf.compiler.part_cache import part_cache
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import camel
 from gbnf.compiler.schema import check_options, compilation, compile_document
@@ -26,9 +25,9 @@ from gbnf.findings import Finding
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Literal, Ref, Rules, literal, seq
 from gbnf.schema.closing import close_arguments
 from gbnf.schema.document import Document
+from gbnf.schema_caches import caches_in_use, schema_cache
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf.tools.tool import offered_args
-from gbnf.work_limits import schema_cache
 
 _FROM_STEP = Ref("fromStep")
 #: Objects and arrays with more than this many others around them, of which the arguments of a call are the
@@ -207,7 +206,7 @@ def compile_tool(
     if args is None:
         return None
     name = prefix or tool.name
-    cache = part_cache()
+    cache = caches_in_use().parts
     key = f"{tool.fingerprint} {name!a} {_variant(options, has_steps, notation)}"
     if cache is not None and (entry := cache.get(key)) is not None and (stored := decode_part(key, entry)):
         part, findings = stored

@@ -19,7 +19,7 @@ from gbnf.compiler.rules import Scope
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Expr, Literal, alt, seq
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\\": "\\"}
 _CONTROLS = CharSet.of((0x00, 0x1F), (0x7F, 0x7F))

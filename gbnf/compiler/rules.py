@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
 from gbnf.grammar.passes import substitute
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 

@@ -21,7 +21,7 @@ from gbnf.regular.automaton import Dfa
 from gbnf.schema.keywords import HAS_ITEM, JsonType
 from gbnf.schema.strings import string_language
 from gbnf.schema.value_sets import Array, Boolean, Null, Number, Object, String, ValueSet
-from gbnf.work_limits import MAX_STATES, TooManyStatesError, WorkLimitError, schema_cache, spend
+from gbnf.work_limits import MAX_STATES, TooManyStatesError, WorkLimitError, spend
 
 LEFT_OPEN = "the schema is too large, so any value of the same JSON type is allowed"
 #: The work of emitting a value, in the units of `gbnf.work_limits`.
@@ -164,7 +164,6 @@ def _weight(expr: Expr) -> int:
             return 1
 
 
-@schema_cache(maxsize=1024)
 def _refused_in_floats(shape: Number) -> float | None:
     """Return one of the first numbers of the shape whose quotient by a divisor is no integer in floats."""
     for divisor in shape.divisors:

@@ -24,10 +24,10 @@ from gbnf.errors import SchemaError, clip
 from gbnf.schema.document import with_local_references
 from gbnf.schema.drafts import DIALECT
 from gbnf.schema.keywords import KEYWORDS, map_subschemas, walk
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf.work_limits import schema_cache
 
 _KEPT = KEYWORDS | {"$defs", "definitions"}
 _NAMES = frozenset({"$id", "$anchor", "$dynamicAnchor", "$dynamicRef"})

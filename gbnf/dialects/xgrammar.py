@@ -22,7 +22,7 @@ from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import complement, matchable
 from gbnf.grammar.emit import emit, emit_expr
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 _CARET, _DASH, _LAST_ASCII = ord("^"), ord("-"), 0x7F
 _NUL = (0, 0)  # no text contains it

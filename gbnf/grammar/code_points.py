@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from gbnf.errors import GbnfError
 from gbnf.grammar.ir import CharClass, char_class
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 Ranges = tuple[tuple[int, int], ...]
 

@@ -14,7 +14,6 @@ from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
 from gbnf.surrogates import has_surrogate
-from gbnf.work_limits import schema_cache
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
 _LITERAL_ESCAPES = _SHARED_ESCAPES | {'"': '\\"'}
@@ -93,7 +92,6 @@ def _emit_alternative(expr: Expr) -> str:
     return emit_expr(expr)
 
 
-@schema_cache(maxsize=4096)
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are printable, and then no other character needs an escape
@@ -105,7 +103,6 @@ def emit_literal(text: str) -> str:
     return '"' + "".join([_escape(char, _LITERAL_ESCAPES) for char in text]) + '"'
 
 
-@schema_cache(maxsize=4096)
 def _emit_class(char_class: CharClass) -> str:
     if not char_class.ranges:
         if char_class.negated:

@@ -24,7 +24,7 @@ from gbnf.grammar.analysis import (
 )
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 Cost: TypeAlias = float
 """An integer, or infinity where no text ends."""

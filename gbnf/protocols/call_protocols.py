@@ -40,12 +40,12 @@ from gbnf.protocols.readers import (
     without_fences,
 )
 from gbnf.regular.ecma262 import search
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tool_formats import ArgumentsDelta, CallEnded, CallStarted, Delta, ToolFormat, text_calls
 from gbnf.tool_formats.streaming import TextCallDeltas
 from gbnf.tool_formats.tool_format import part_options
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
-from gbnf.work_limits import schema_cache
 
 
 class _ToolMessages(CallProtocol):

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|[\0@]")

@@ -17,11 +17,11 @@ from functools import cached_property
 from gbnf.errors import InvalidArgumentError
 from gbnf.requests.phrases import PhraseMatcher
 from gbnf.requests.ranking import BM25, Ranker
+from gbnf.schema_caches import schema_cache
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import ESCAPE_HATCH
 from gbnf.tools.prerequisites import with_prerequisites
 from gbnf.tools.providers import PROVIDERS, TOPIC_PHRASES, UNRELATED_PHRASES, Provider
-from gbnf.work_limits import schema_cache
 
 BEST = 3
 """How many tools a margin keeps in any case: those with the highest scores."""

@@ -30,8 +30,8 @@ from typing import Final, Protocol
 from gbnf.requests.phrases import UNSPACED, plain_text
 from gbnf.requests.values import OPERATIONS, QUOTED, most_calls, names_kind_of_file, numbers_in
 from gbnf.schema.keywords import walk
+from gbnf.schema_caches import schema_cache
 from gbnf.tools.tool import Tool
-from gbnf.work_limits import schema_cache
 
 _SATURATION: Final = 3.0
 """BM25's k1: the weighted frequency at which a word counts half as much as it can."""

@@ -29,8 +29,9 @@ from gbnf.schema.keywords import (
     walk,
 )
 from gbnf.schema.metaschema import MAX_POINTER_LENGTH, MetaschemaChecker
+from gbnf.schema_caches import schema_cache
 from gbnf.surrogates import has_surrogate
-from gbnf.work_limits import WorkLimitError, is_spent, schema_cache
+from gbnf.work_limits import WorkLimitError, is_spent
 
 if TYPE_CHECKING:
     from referencing import Resource, Specification

@@ -26,7 +26,7 @@ from gbnf.schema.keywords import (
     TYPES,
     child_pointer,
 )
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gbnf.regular.pattern_syntax import PatternError
-from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, schema_cache, spend
+from gbnf.schema_caches import schema_cache
+from gbnf.work_limits import TooManyStatesError, WorkLimitError, may_backtrack, spend
 
 if TYPE_CHECKING:
     import regex

@@ -40,11 +40,11 @@ from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet
 from gbnf.regular.ecma262 import search
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.cursor import SPACE
 from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, JsonArguments, Reasoning
 from gbnf.tool_formats.text_calls import BEGINNING, OTHER_OBJECT, RULES, TEXT_CALLS
-from gbnf.work_limits import schema_cache
 
 #: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.cursor import Delimiters, lenient
 from gbnf.tool_formats.format import FormatFields, JsonArguments
 from gbnf.tool_formats.pieces import join_pieces
-from gbnf.work_limits import schema_cache
 
 _NAME = r"""[^\s"'`<>{}()\[\]|]"""
 _SLOTS: Final = {

@@ -19,6 +19,7 @@ from typing import Any
 
 from gbnf.compiler.notations import ElementArguments, Part, Placeholder
 from gbnf.errors import ToolFormatError
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.answer_probing import AnswerProber
 from gbnf.tool_formats.element_detection import ElementDetection
 from gbnf.tool_formats.format import JsonArguments, TextFormat
@@ -48,7 +49,6 @@ from gbnf.tool_formats.probing import (
 from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
 from gbnf.tool_formats.tool_format import ToolFormat
-from gbnf.work_limits import schema_cache
 
 _UNKNOWN_EOS = "<|unknown_eos|>"
 _HARMONY_CHANNELS = ("commentary", "analysis")

@@ -20,12 +20,12 @@ from gbnf.calls.parsing.readers import json_of_raw
 from gbnf.compiler.notations import ElementArguments, NestedElements, Part, ValueForm, ValueForms
 from gbnf.schema.keywords import JsonType
 from gbnf.schema.locations import Location
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import json_of
 from gbnf.tool_formats.cursor import SPACE, AnswerCursor, Delimiters, Steps, Stripped, Take, lenient
 from gbnf.tool_formats.delimiters import format_delimiters, joined, words
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.value_reading import EndOfTextError, UnreadableError, read_literal
-from gbnf.work_limits import schema_cache
 
 _TYPES: Final[tuple[JsonType, ...]] = ("string", "number", "boolean", "null", "array", "object")
 _EMPTY: Final[tuple[tuple[JsonType, str], ...]] = (("array", "[]"), ("object", "{}"))

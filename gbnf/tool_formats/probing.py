@@ -22,12 +22,12 @@ from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.layout import Whitespace
 from gbnf.errors import ToolFormatError
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import json_of
 from gbnf.tool_formats.format import Reasoning
 from gbnf.tool_formats.pieces import common_prefix, split_pieces
 from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.template import TemplateRenderer
-from gbnf.work_limits import schema_cache
 
 Message: TypeAlias = Mapping[str, Any]
 

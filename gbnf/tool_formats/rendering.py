@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gbnf.schema.keywords import map_subschemas
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.format import FormatFields
 from gbnf.tool_formats.probing import (
     Call,
@@ -17,7 +18,6 @@ from gbnf.tool_formats.probing import (
     openai_call,
 )
 from gbnf.tool_formats.template import TemplateRenderer
-from gbnf.work_limits import schema_cache
 
 
 def completed_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 
 from gbnf.errors import ToolFormatError
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.sandbox import ModifiesError, RefusedError, compile_template, limited
-from gbnf.work_limits import schema_cache
 
 #: The characters of a template.
 MAX_SOURCE = 1_000_000

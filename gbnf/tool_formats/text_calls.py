@@ -34,8 +34,8 @@ from gbnf.grammar.ir import (
 from gbnf.grammar.passes import run_passes
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.ecma262 import search
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.cursor import SPACE, Delimiters
-from gbnf.work_limits import schema_cache
 
 TEXT_CALLS, OTHER_OBJECT = "textCalls", "otherObject"
 """The rules of calls in a text, and of how an object begins that names no offered tool."""

@@ -26,6 +26,7 @@ from gbnf.findings import Finding
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import CharClass, Expr, Literal, Ref, Rules, literal, optional, repeat, seq, with_parts
 from gbnf.regular.charset import CharSet
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.answers import (
     CALLS,
     NUMBERED_CALLS,
@@ -56,7 +57,6 @@ from gbnf.tool_formats.sandbox import RefusedError
 from gbnf.tool_formats.streaming import CallDeltas
 from gbnf.tool_formats.text_calls import OTHER_OBJECT, RULES, TEXT_CALLS, other_object_rules, text_call_rules
 from gbnf.tools import Tool
-from gbnf.work_limits import schema_cache
 
 
 @schema_cache(maxsize=256)

@@ -6,8 +6,8 @@ from typing import Final
 
 from gbnf.calls.parsing.lenient_json import PAIRS
 from gbnf.errors import GbnfError
+from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.cursor import AnswerCursor, Delimiters, Steps, Take
-from gbnf.work_limits import schema_cache
 
 _BRACKETS: Final = (r"\{", r"\}", r"\[", r"\]")
 _OUTSIDE = Delimiters(['"', *_BRACKETS])

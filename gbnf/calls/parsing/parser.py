@@ -34,9 +34,9 @@ from gbnf.calls.parsing.results import (
 )
 from gbnf.calls.parsing.syntaxes import CALL_SYNTAXES
 from gbnf.calls.parsing.tool_names import ToolNames
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
-from gbnf.work_limits import schema_cache
 
 #: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(

@@ -18,8 +18,8 @@ from gbnf.calls.parsing.lenient_json import REPAIR_LIMIT, Loaded, closing, exten
 from gbnf.calls.parsing.results import CallSyntaxName, RawCall, Repair
 from gbnf.calls.parsing.tool_names import ToolNames
 from gbnf.schema.locations import Location
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import InvalidJsonError, has_type, json_of, parse_json
-from gbnf.work_limits import schema_cache
 
 REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""

@@ -11,10 +11,11 @@ from gbnf.calls.validation.argument_schemas import validation_schema
 from gbnf.calls.validation.messages import error_messages, short_repr, typed_value
 from gbnf.errors import is_rust_panic, suggestion
 from gbnf.schema.closing import InPlaceSchemas
+from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import has_type
 from gbnf.tools import Tool
 from gbnf.tools.tool import offered_args
-from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work, schema_cache
+from gbnf.work_limits import MAX_VALIDATION_WORK, limit_work
 
 _SHAPE = 'a call is one object {"name": "…", "arguments": {…}}'
 _DEPTH_LIMIT = 100

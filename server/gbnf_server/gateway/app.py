@@ -275,7 +275,8 @@ class _Guard:
         gateway.open_requests += 1
         status = _CLIENT_LEFT
         try:
-            await self._respond(exchange)
+            with gateway.caches.use():
+                await self._respond(exchange)
             status = exchange.response.status or _CLIENT_LEFT
         except ClientLeftError:
             if exchange.response.is_complete:  # it closed the connection after the last byte

@@ -1,7 +1,7 @@
 """Compile requests in threads: each content once, in fair turns, with a deadline, cached.
 
 Invariants: the event loop does no part of a compilation; one that nobody waits for any more is dropped at its
-next step. What it has compiled by then stays in the caches of the process, as long as they have space.
+next step. What it has compiled by then stays in the caches of the gateway, as long as they have space.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from gbnf.work_limits import clear_schema_caches
+from gbnf.schema_caches import caches_in_use
 from gbnf_server.gateway.chat import ChatRequest
 from gbnf_server.gateway.compiling import Compiled, CompileSteps, Target, compile_steps
 from gbnf_server.web.errors import HttpError
@@ -27,8 +28,8 @@ _MOST_COMPILING = 256
 _KEPT = 256
 """Compiled formats of answers that are cached: clients repeat their tools in each request."""
 _MOST_CHARACTERS = 8 * 1024 * 1024
-"""Of the schemas and grammars of those, and of what is compiled between two times that all caches of the
-process are cleared. A character takes about 25 bytes in memory."""
+"""Of the schemas and grammars of those, and of what is compiled between two times that the caches in use are
+cleared. A character takes about 25 bytes in memory."""
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +107,7 @@ class Compiler:
         try:
             while compiled is None:
                 async with self._turns.place(owner):
-                    turn = loop.run_in_executor(self._pool, _take_turn, steps)
+                    turn = loop.run_in_executor(self._pool, copy_context().run, _take_turn, steps)
                     try:
                         compiled, size = await asyncio.shield(turn)
                     except asyncio.CancelledError:
@@ -121,7 +122,7 @@ class Compiler:
             self._forget()
 
     def _forget(self) -> None:
-        """Forget the oldest formats, and what the process caches, if there are too many characters."""
+        """Forget the oldest formats, and what the caches in use have, if there are too many characters."""
         sizes = sum(entry.size for entry in self._cache.values())
         for key, entry in list(self._cache.items()):
             if len(self._cache) <= _KEPT and sizes <= _MOST_CHARACTERS:
@@ -131,7 +132,7 @@ class Compiler:
         # what the caches lose, compilations that run would have to do again in one step
         if self._compiled > _MOST_CHARACTERS * (4 if self._running else 1):
             self._compiled = 0
-            clear_schema_caches()
+            caches_in_use().results.clear()
 
 
 def _take_turn(steps: CompileSteps[Compiled]) -> tuple[Compiled | None, int]:

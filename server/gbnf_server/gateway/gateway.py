@@ -10,12 +10,14 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from gbnf.schema_caches import SchemaCaches, caches_in_use
 from gbnf_server.backends.base import Backend, Usage
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway.answers import Finished, ReplyEvent, Started
@@ -128,6 +130,14 @@ class _Shared(Generic[_Value]):
             await asyncio.gather(self._asking, return_exceptions=True)
 
 
+async def _in_thread(
+    threads: ThreadPoolExecutor, work: Callable[_Given, _Value], *args: _Given.args, **options: _Given.kwargs
+) -> _Value:
+    """Return what `work` returns in one of the threads, in the context of the caller."""
+    called = partial(copy_context().run, work, *args, **options)
+    return await asyncio.get_running_loop().run_in_executor(threads, called)
+
+
 class Gateway:
     """Answers requests with `engine` on `upstreams`; those to a model of `agents` with that.
 
@@ -158,6 +168,7 @@ class Gateway:
         self.limits = limits or Limits()
         self.log_contents, self.pause = log_contents, pause
         self._shares_cache = shares_cache
+        self.caches = SchemaCaches(caches_in_use().parts)  # of all that its requests compile and read
         self.metrics = Metrics()
         self.queue = AnswerQueue(upstreams.places, self.limits.waiting)
         self.budget = MemoryBudget(self.limits.memory_bytes)
@@ -214,16 +225,13 @@ class Gateway:
             body, tools = self._tool_texts.shorten(body)
         if len(body) <= _SMALL_BODY:  # sooner read than handed to a thread and back
             return self._parse(parse, body, tools, share)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._parse, parse, body, tools, share)
+        return await _in_thread(self._readers, self._parse, parse, body, tools, share)
 
     async def wait_for(
         self, work: Callable[_Given, _Value], *args: _Given.args, **options: _Given.kwargs
     ) -> _Value:
         """Return what `work` returns, which may wait for a store."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._waiting, partial(work, *args, **options)
-        )
+        return await _in_thread(self._waiting, work, *args, **options)
 
     def _parse(
         self, parse: Callable[[Mapping[str, Any]], _Parsed], body: bytes, tools: Any, share: MemoryShare

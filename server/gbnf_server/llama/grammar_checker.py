@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gbnf import Grammar
 from gbnf.errors import GrammarSyntaxError
-from gbnf.work_limits import schema_cache
+from gbnf.schema_caches import schema_cache
 from gbnf_server.llama.native import NativeModel
 from gbnf_server.llama.native_grammar import NativeGrammar, native_grammar
 from gbnf_server.system.errors import GrammarRefusedError, ModelLoadError

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf import work_limits
 from gbnf.compiler import objects
 from gbnf.compiler.schema import compile_schema
+from gbnf.schema_caches import SchemaCaches
 from support.oracle import accepts
 from support.random_texts import generate
 from support.schemas import DRAFTS, spelled
@@ -283,13 +283,13 @@ def test_several_shapes_take_every_order_and_are_accepted_exactly_if_they_are_va
     assert accepts(grammar, json.dumps(value, ensure_ascii=False)) == is_valid(schema, value)
 
 
-def test_shapes_that_take_too_much_work_together_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_that_take_too_much_work_together_are_left_open() -> None:
     shapes = [
         {"type": "object", "properties": {f"p{at}": {"type": "integer"}}, "required": [f"p{at}"]}
         for at in range(9)
     ]
-    monkeypatch.setattr(work_limits, "MAX_COMPILE_WORK", 4000)
-    grammar = compile_schema({"anyOf": shapes})
+    with SchemaCaches(max_work=4000).use():
+        grammar = compile_schema({"anyOf": shapes})
     assert "type" in {one.keyword for one in grammar.report if one.kind == "unenforced"}
     assert accepts(grammar, '{"p8": 1}')
 

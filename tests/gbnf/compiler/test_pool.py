@@ -14,10 +14,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gbnf import compile_pool, compile_schema, validate_call
-from gbnf.compiler.pool import _link_pool, compile_tool
+from gbnf.compiler.pool import compile_tool
 from gbnf.errors import GbnfError, GrammarError, InvalidArgumentError, PoolError, SchemaError
 from gbnf.grammar.emit import emit
 from gbnf.grammar.ir import references
+from gbnf.schema_caches import SchemaCaches
 from gbnf.surrogates import has_surrogate
 from gbnf.tools import ASK_USER, FINAL_ANSWER, Tool
 from gbnf_bench.mixed_calls import compile_name_and_arguments
@@ -108,9 +109,8 @@ def test_a_valid_value_in_declared_order_is_accepted(data: st.DataObject) -> Non
 @given(POOLS, STEPS)
 def test_linking_equals_compiling_whole(pool: Any, steps: Any) -> None:
     linked = str(compile_pool(pool, steps=steps, ask_user=True))
-    compile_tool.cache_clear()
-    _link_pool.cache_clear()
-    assert str(compile_pool(pool, steps=steps, ask_user=True)) == linked
+    with SchemaCaches().use():
+        assert str(compile_pool(pool, steps=steps, ask_user=True)) == linked
     engine().check(linked)
 
 
@@ -378,9 +378,10 @@ def test_an_unknown_option_is_an_error(options: dict[str, Any], error: str) -> N
 
 def test_each_tool_is_compiled_once_where_names_are_the_same_in_camel_case() -> None:
     tools = [Tool("a" + "_" * number + "b", "") for number in range(1, 41)]
-    compile_tool.cache_clear()
-    grammar = compile_pool(tools)
-    assert compile_tool.cache_info().misses == len(tools)
+    caches = SchemaCaches()
+    with caches.use():
+        grammar = compile_pool(tools)
+    assert caches.results[compile_tool].cache_info().misses == len(tools)
     assert len({name for name in grammar.rules.productions if name.startswith("argsAB")}) == len(tools)
 
 

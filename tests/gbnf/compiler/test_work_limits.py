@@ -14,22 +14,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gbnf import work_limits
 from gbnf.calls.repair import repair_call
 from gbnf.calls.validation import validate_call
 from gbnf.compiler import lowering
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import GbnfError
+from gbnf.schema_caches import SchemaCaches
 from gbnf.tools import Tool
-from gbnf.work_limits import (
-    WorkLimitError,
-    clear_schema_caches,
-    limit_nesting,
-    limit_work,
-    limit_work_share,
-    spend,
-    work_cache,
-)
+from gbnf.work_limits import WorkLimitError, limit_nesting, limit_work, limit_work_share, spend, work_cache
 from support.effort import scaled
 from support.hostile_schemas import hostile_schemas, small_hostile_schemas
 from support.oracle import accepts, engine
@@ -77,12 +69,8 @@ def test_no_valid_value_is_refused_however_little_work_is_allowed(data: st.DataO
     schema = data.draw(SCHEMAS | _DENIED)
     value = canonical(data.draw(values_near(schema) | JSON_VALUES))
     assume(is_valid(schema, value))
-    usual = work_limits.MAX_COMPILE_WORK
-    work_limits.MAX_COMPILE_WORK = 60 * 2**size
-    try:
+    with SchemaCaches(max_work=60 * 2**size).use():
         grammar = compile_schema(schema)
-    finally:
-        work_limits.MAX_COMPILE_WORK = usual
     assert accepts(grammar, json.dumps(value, ensure_ascii=False)), (schema, value, str(grammar))
 
 
@@ -188,20 +176,3 @@ def test_an_exhausted_share_leaves_the_rest_of_the_work() -> None:
 def test_nesting_is_bounded() -> None:
     with limit_work(), limit_nesting(1), pytest.raises(WorkLimitError), limit_nesting(1):
         pass
-
-
-def test_one_function_empties_what_clients_can_fill() -> None:
-    """Every bounded cache of the package holds what schemas and tools determine, or one constant value."""
-    schema = {"type": "string", "pattern": "^[a-f]{2,4}x$", "maxLength": 9}
-    assert str(compile_schema({"type": "object", "properties": {"a": schema}}))
-    caches = {
-        f"{name}.{key}": value
-        for name, module in list(sys.modules.items())
-        if name.startswith("gbnf.") and not name.startswith("gbnf.testing")
-        for key, value in vars(module).items()
-        if hasattr(value, "cache_parameters") and value.__module__.startswith("gbnf.")
-        if value.cache_parameters()["maxsize"] not in {None, 1}
-    }
-    assert any(cache.cache_info().currsize for cache in caches.values())
-    clear_schema_caches()
-    assert not [name for name, cache in caches.items() if cache.cache_info().currsize]

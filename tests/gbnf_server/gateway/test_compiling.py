@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gbnf.compiler import pool
 from gbnf.compiler.pool import compile_tool
-from gbnf.work_limits import clear_schema_caches
+from gbnf.schema_caches import caches_in_use
 from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.upstreams import Upstream, Upstreams
 from gbnf_server.gateway import compiler as compiling
@@ -26,6 +26,11 @@ from support.gateway_answers import TARGET, USER, compile_all
 from support.gateways import in_event_loop, until
 
 
+def compiled_tools() -> Any:
+    """How many tools are kept, and how many were compiled."""
+    return caches_in_use().results[compile_tool].cache_info()
+
+
 def request(number: int, size: int = 1000) -> ChatRequest:
     schema = {"type": "object", "properties": {"x": {"enum": [f"{number}-{'y' * size}"]}}, "required": ["x"]}
     return ChatRequest("m", (USER,), tools=(FunctionTool("go", "", schema),))
@@ -35,9 +40,9 @@ def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
-    clear_schema_caches()
+    caches_in_use().results.clear()
     made = compile_all([request(number) for number in range(40)])
-    assert pool.compile_tool.cache_info().currsize < 20
+    assert compiled_tools().currsize < 20
     for number, compiled in enumerate(made):
         assert compiled.grammar is not None
         text = f'{{"name": "go", "arguments": {{"x": "{number}-{"y" * 1000}"}}}}'
@@ -86,11 +91,12 @@ def heavy(count: int, name: str = "t") -> ChatRequest:
 @pytest.mark.slow
 @in_event_loop
 async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
-    clear_schema_caches()
-    before = compile_tool.cache_info().misses
+    caches_in_use().results.clear()
+    await asyncio.to_thread(compile_all, [request(0)])
+    before = compiled_tools().misses
     compiler = Compiler(timeout_s=600)
     asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
-    await until(lambda: compile_tool.cache_info().misses >= before + 2)
+    await until(lambda: compiled_tools().misses >= before + 2)
     asked[0].cancel()
     await asyncio.wait([asked[0]])
     assert compiler._running == 1, "the other one waits for it"
@@ -99,7 +105,7 @@ async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
     await until(lambda: not compiler._running)
     assert (compiler._turns.running, compiler._turns.waiting, len(compiler._cache)) == (0, 0, 0)
     compiler.close()
-    assert compile_tool.cache_info().misses - before < 100
+    assert compiled_tools().misses - before < 100
 
 
 @in_event_loop
@@ -130,20 +136,21 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(steps_module, "MOST_RULES", 200)
-    clear_schema_caches()
-    before = compile_tool.cache_info().misses
+    caches_in_use().results.clear()
+    compile_all([request(0)])
+    before = compiled_tools().misses
     with pytest.raises(HttpError, match="more than 200 rules") as refused:
         compile_all([heavy(300, "many")])
     assert (refused.value.status, refused.value.code) == (400, "schemas_too_large")
-    assert compile_tool.cache_info().misses - before < 20
+    assert compiled_tools().misses - before < 20
 
 
 @in_event_loop
 async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
-    clear_schema_caches()
+    caches_in_use().results.clear()
     await asyncio.to_thread(compile_all, [request(1)])
-    kept = pool.compile_tool.cache_info().currsize
+    kept = compiled_tools().currsize
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
     compiler = Compiler(timeout_s=60)
     for _ in range(17):
@@ -151,7 +158,7 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
             await compiler.compiled(bad, TARGET)
     assert sum(entry.size for entry in compiler._cache.values()) < 6000
     compiler.close()
-    assert pool.compile_tool.cache_info().currsize == kept > 0
+    assert compiled_tools().currsize == kept > 0
 
 
 @in_event_loop

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 import gbnf
 from gbnf import compile_pool, load_manifests
-from gbnf.compiler.part_cache import part_cache, use_part_cache
-from gbnf.compiler.pool import _link_pool, compile_tool
+from gbnf.schema_caches import SchemaCaches, caches_in_use, use_part_cache
 from gbnf_server.system import part_cache as files
 from gbnf_server.system.part_cache import DiskPartCache, compiler_version, use_disk_cache
 from support.oracle import CHECKOUT
@@ -34,7 +33,7 @@ from hashlib import sha256
 from pathlib import Path
 from gbnf import compile_pool, load_manifests
 from gbnf.compiler import pool
-from gbnf.compiler.part_cache import use_part_cache
+from gbnf.schema_caches import SchemaCaches
 from gbnf_server.system.part_cache import DiskPartCache
 
 manifests, folder, max_bytes, rounds = sys.argv[1:]
@@ -46,10 +45,8 @@ def counted(*given):
 pool._compile_arguments = counted
 tools = load_manifests(Path(manifests))
 for _ in range(int(rounds)):
-    pool.compile_tool.cache_clear()
-    pool._link_pool.cache_clear()
-    use_part_cache(DiskPartCache(Path(folder), max_bytes=int(max_bytes)))
-    grammar = compile_pool(tools)
+    with SchemaCaches(DiskPartCache(Path(folder), max_bytes=int(max_bytes))).use():
+        grammar = compile_pool(tools)
     print(sha256(f"{grammar}{dict(grammar.rules.productions)}{grammar.report}".encode()).hexdigest())
 print(len(compiled))
 """
@@ -57,15 +54,8 @@ print(len(compiled))
 
 @pytest.fixture(autouse=True)
 def _no_compiled_tools() -> Iterator[None]:
-    _forget()
-    yield
-    use_part_cache(None)
-    _forget()
-
-
-def _forget() -> None:
-    compile_tool.cache_clear()
-    _link_pool.cache_clear()
+    with SchemaCaches().use():
+        yield
 
 
 def start(folder: Path, max_bytes: int = 2**20, rounds: int = 1, program: str = COMPILE) -> Any:
@@ -146,7 +136,7 @@ def test_a_bad_file_is_compiled_again_and_replaced(tmp_path: Path, damage: Any) 
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(written) == len(tools)
     damage(tmp_path / max(written))
-    _forget()
+    caches_in_use().results.clear()
     use_part_cache(DiskPartCache(tmp_path))
     found = compile_pool(tools)
     assert (str(found), found.report) == (str(expected), expected.report)
@@ -225,7 +215,7 @@ def test_a_folder_that_does_not_work_is_no_error(
 ) -> None:
     tools = load_manifests(MANIFESTS)
     expected = str(compile_pool(tools))
-    _forget()
+    caches_in_use().results.clear()
     folder = prepare(tmp_path, monkeypatch)
     use_part_cache(DiskPartCache(folder))
     with caplog.at_level(logging.DEBUG, files.__name__):
@@ -287,13 +277,13 @@ def test_it_is_used_by_default_and_off_with_a_variable(
 ) -> None:
     monkeypatch.setenv("GBNF_CACHE", str(tmp_path))
     use_disk_cache()  # the tests set GBNF_COMPILE_CACHE=0
-    assert part_cache() is None
+    assert caches_in_use().parts is None
     monkeypatch.delenv("GBNF_COMPILE_CACHE")
     use_disk_cache()
-    used = part_cache()
+    used = caches_in_use().parts
     assert isinstance(used, DiskPartCache)
     use_disk_cache()
-    assert part_cache() is used
+    assert caches_in_use().parts is used
     compile_pool(load_manifests(MANIFESTS)[:1])
     assert len([*(tmp_path / "compiled").iterdir()]) == 1
 

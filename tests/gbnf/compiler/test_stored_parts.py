@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from gbnf import compile_pool
 from gbnf.compiler.grammar import CompiledRules, Grammar
 from gbnf.compiler.layout import CompileOptions
-from gbnf.compiler.part_cache import part_cache, use_part_cache
-from gbnf.compiler.pool import _link_pool, compile_tool, compile_tools
+from gbnf.compiler.pool import compile_tools
 from gbnf.compiler.stored_parts import decode_part, encode_part
 from gbnf.errors import GbnfError
 from gbnf.findings import Finding
 from gbnf.grammar.ir import EPSILON, Alt, Literal, Ref, Repeat, Rules, Seq
+from gbnf.schema_caches import SchemaCaches, caches_in_use
 from gbnf.tools import Tool
 from support.effort import scaled
 from support.grammars import grammars
@@ -52,13 +52,8 @@ class Entries(dict[str, bytes]):
 @contextmanager
 def caching(cache: Entries | None) -> Iterator[None]:
     """A new process, as far as compiled tools go, with this cache."""
-    compile_tool.cache_clear()
-    _link_pool.cache_clear()
-    previous = use_part_cache(cache)
-    try:
+    with SchemaCaches(cache).use():
         yield
-    finally:
-        use_part_cache(previous)
 
 
 def compiled(tools: Any, options: Any, steps: Any, notation: Any) -> Any:
@@ -182,5 +177,5 @@ def test_errors_are_not_stored() -> None:
 
 
 def test_without_a_cache_nothing_is_kept() -> None:
-    assert part_cache() is None
+    assert caches_in_use().parts is None
     assert isinstance(compile_pool(BUNDLED), Grammar)
