@@ -108,7 +108,7 @@ class Scalars:
             assert isinstance(shape, String)
             try:
                 built = self.raw_shape(shape, form, kinds, scope, syntax)
-            except WorkLimitError:
+            except TooManyStatesError:  # or too much work
                 self.report.add("unenforced", pointer, "type", LEFT_OPEN)
                 built = self.raw_shape(String(), form, kinds, scope, syntax)
             for keyword, reason in built.loosened:

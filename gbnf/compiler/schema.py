@@ -90,6 +90,8 @@ def compile_document(
     """
     from gbnf.compiler.lowering import Lowering  # noqa: PLC0415  # not needed where all tools are cached
 
+    # Few schemas need the second, merging run. It lowers all of the document again, with as much work as the
+    # first: merging a union makes unions of what is inside it, which have no rule in the first run.
     for merges in (False, True):
         with limit_work() if merges else nullcontext():
             table = RuleTable(RESERVED if prefix else RESERVED - {"root"})
@@ -99,7 +101,11 @@ def compile_document(
         before = Rules(table.productions, start.name)
         unions = nesting_products(before.references, lowering.unions) if lowering.unions else {}
         rules = run_passes(before)
-        if not unions or not _takes_many_stacks(rules, unions, options):
+        if not unions or rules.productions[rules.root] == EMPTY_LANGUAGE:
+            return rules, lowering
+        shared = {"fromStep": Literal("1"), **primitives(options.whitespace, options.digits)}
+        linked = Rules({**shared, **rules.productions}, rules.root)
+        if not takes_many_stacks(drop_unreachable(linked), unions):
             return rules, lowering
     problem = (
         f"its alternatives begin with the same text and are inside each other, so llama.cpp would follow "
@@ -107,15 +113,6 @@ def compile_document(
     )
     hint = "Tell the alternatives apart where they begin, as with a tag in the first property or item."
     raise SchemaError("", problem, hint)
-
-
-def _takes_many_stacks(rules: Rules, unions: Mapping[str, float], options: CompileOptions) -> bool:
-    """Return whether the rules, with the primitives that they need, take too many stacks of the engine."""
-    if rules.productions[rules.root] == EMPTY_LANGUAGE:
-        return False
-    shared = primitives(options.whitespace, options.digits)
-    linked = Rules({"fromStep": Literal("1"), **shared, **rules.productions}, rules.root)
-    return takes_many_stacks(drop_unreachable(linked), unions)
 
 
 @contextmanager

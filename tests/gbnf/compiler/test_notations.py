@@ -199,6 +199,13 @@ def test_what_cannot_be_written_is_reported_once(name: str, schema: Any, pointer
     assert all(finding.kind == "inexpressible" for finding in report)
 
 
+def test_a_pattern_that_is_too_large_beside_the_delimiter_is_reported() -> None:
+    arguments = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^[^x]{1,2500}$"}}}
+    grammar = compiled(arguments, NOTATIONS["Qwen3-Coder"])
+    assert [one.pointer for one in grammar.report if one.kind == "unenforced"] == ["/properties/a"]
+    assert grammar.match("<parameter=a>\nxx\n</parameter>\n</function>").complete
+
+
 HOSTILE = {
     "long text": {"type": "string", "maxLength": 100_000},
     "long pattern": {"type": "string", "pattern": "^(a|b)*a(a|b){11}$", "maxLength": 3000},
