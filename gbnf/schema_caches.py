@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
+from dataclasses import dataclass, field
 from functools import _lru_cache_wrapper, lru_cache, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -37,16 +37,17 @@ class PartCache(Protocol):
         """Keep an entry, if possible. It replaces the present one."""
 
 
+@dataclass(eq=False)
 class SchemaCaches:
     """What is kept, and the limit of the work of one compilation, which it depends on. Thread-safe.
 
-    `results`: of each `schema_cache` function, by its arguments; may be cleared. `parts`: keeps compiled
-    tools beyond the process. Grammars and reports do not depend on it.
+    `parts`: keeps compiled tools beyond the process. Grammars and reports do not depend on it. `results`: of
+    each `schema_cache` function, by its arguments; may be cleared.
     """
 
-    def __init__(self, parts: PartCache | None = None, max_work: int = MAX_COMPILE_WORK) -> None:
-        self.parts, self.max_work = parts, max_work
-        self.results: dict[Callable[..., Any], _lru_cache_wrapper[Any]] = {}
+    parts: PartCache | None = None
+    max_work: int = MAX_COMPILE_WORK
+    results: dict[Callable[..., Any], _lru_cache_wrapper[Any]] = field(default_factory=dict, repr=False)
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -57,12 +58,6 @@ class SchemaCaches:
         finally:
             _in_use.reset(token)
 
-    def without_parts(self) -> SchemaCaches:
-        """Return these caches without `parts`, for variants of tools that nobody will ask for again."""
-        caches = copy(self)
-        caches.parts = None
-        return caches
-
 
 _in_use: ContextVar[SchemaCaches] = ContextVar("caches", default=SchemaCaches())  # noqa: B039  # the process's
 
@@ -70,13 +65,6 @@ _in_use: ContextVar[SchemaCaches] = ContextVar("caches", default=SchemaCaches())
 def caches_in_use() -> SchemaCaches:
     """Return the caches of this context, those of the process outside of any `use`."""
     return _in_use.get()
-
-
-def use_part_cache(cache: PartCache | None) -> PartCache | None:
-    """Set the store of the caches in use (None: none, as at first), and return the previous one."""
-    caches = caches_in_use()
-    previous, caches.parts = caches.parts, cache
-    return previous
 
 
 def schema_cache(

@@ -220,11 +220,6 @@ def number_rules(digits: DigitLimits) -> dict[str, Expr]:
     }
 
 
-def zero_expr(digits: DigitLimits) -> Expr:
-    """Return zero without a sign."""
-    return DigitWords(1, digits).between("0", "0")
-
-
 def _unsigned(
     low: Fraction, high: Fraction | None, digits: DigitLimits, most: int | None, fractional: bool = False
 ) -> Expr:

@@ -14,10 +14,10 @@ from gbnf.compiler.automaton_rules import words_expr
 from gbnf.compiler.decimals import (
     UNSIGNED,
     DigitLimits,
+    DigitWords,
     decimal_expr,
     integer_expr,
     scientific_expr,
-    zero_expr,
 )
 from gbnf.compiler.rules import Scope
 from gbnf.errors import InvalidArgumentError
@@ -38,15 +38,7 @@ from gbnf.grammar.ir import (
 from gbnf.regular.automaton import Dfa
 from gbnf.regular.charset import CharSet, minterms
 from gbnf.regular.ecma262 import found_in
-from gbnf.regular.pattern_syntax import (
-    Alternation,
-    Chars,
-    Concatenation,
-    End,
-    PatternNode,
-    Repetition,
-    Start,
-)
+from gbnf.regular.pattern_syntax import Alternation, Chars, Concatenation, End, PatternNode, Repetition, Start
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
 from gbnf.work_limits import MAX_COUNTED_STATES, work_cache
@@ -78,7 +70,7 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
     if first is None and last is None:
         return Ref("number")
     if first == 0 and last is None:
-        return alt(UNSIGNED, seq(Literal("-"), zero_expr(digits)))
+        return alt(UNSIGNED, seq(Literal("-"), DigitWords(1, digits).between("0", "0")))
     return alt(decimal_expr(first, last, digits), scientific_expr(first, last, digits))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from gbnf.compiler.grammar import Grammar
@@ -63,7 +63,7 @@ def find_origins(schema: Any, compile_grammar: Callable[[Any], Grammar]) -> Orig
 
     Raises what `compile_grammar` raises for the whole schema.
     """
-    with caches_in_use().without_parts().use():
+    with replace(caches_in_use(), parts=None).use():  # nobody will ask for these variants again
         rules = compile_grammar(schema).rules
         origins: dict[str, list[str]] = {name: [] for name in rules.productions}
         without_effect: list[str] = []

@@ -298,8 +298,6 @@ class PropertyAutomaton:
 
     def expression(self) -> Expr:
         """Return the objects, and add the productions that they need. Raises TooManyStatesError."""
-        if self._most is not None and self._most < 0:
-            return EMPTY_LANGUAGE
         self._explore()
         steps = [step for node in self._nodes for step in node.steps]
         if any(follower == 0 for _, follower in steps):  # the start is written twice

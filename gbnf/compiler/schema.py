@@ -57,20 +57,12 @@ def compile_schema(
     options = CompileOptions(whitespace, max_depth, bool(closed), property_order, bounded_digits)
     check_options(options)
     with compilation(schema):
-        return _compile(schema, options)
-
-
-def _compile(schema: Mapping[str, Any] | bool, options: CompileOptions) -> Grammar:
-    rules, lowering = compile_document(Document(schema, closed=options.closed), options)
-    if rules.productions[rules.root] == EMPTY_LANGUAGE:
-        reason = lowering.reason or "it requires itself without end"
-        raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
-    return link(
-        [CompiledRules.of(rules)],
-        (*without_null("", schema), *lowering.report),
-        options.whitespace,
-        options.digits,
-    )
+        rules, lowering = compile_document(Document(schema, closed=options.closed), options)
+        if rules.productions[rules.root] == EMPTY_LANGUAGE:
+            reason = lowering.reason or "it requires itself without end"
+            raise SchemaError("", f"no JSON value satisfies the schema: {reason}")
+        findings = (*without_null("", schema), *lowering.report)
+        return link([CompiledRules.of(rules)], findings, options.whitespace, options.digits)
 
 
 def compile_document(

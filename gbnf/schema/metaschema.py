@@ -60,12 +60,10 @@ def _is_names(value: Any) -> bool:
 
 
 @schema_cache(maxsize=4096)
-def _is_pattern(value: Any) -> bool:
+def _is_pattern(value: str) -> bool:
     """Return whether ECMA-262 or Python's `re` reads the pattern."""
     from gbnf.regular.pattern_parser import parse_pattern  # noqa: PLC0415  # most schemas have no patterns
 
-    if not isinstance(value, str):
-        return False
     try:
         parse_pattern(value)
     except UnsupportedPatternError:

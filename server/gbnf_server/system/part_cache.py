@@ -26,7 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import gbnf
-from gbnf.schema_caches import caches_in_use, use_part_cache
+from gbnf.schema_caches import caches_in_use
 from gbnf_server.system.folders import cache_folder
 
 CACHE_PARTS_VARIABLE = "GBNF_COMPILE_CACHE"
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 def use_disk_cache() -> None:
     """Keep what this process compiles in the cache folder, unless GBNF_COMPILE_CACHE is 0. Idempotent."""
     if os.environ.get(CACHE_PARTS_VARIABLE) != "0" and caches_in_use().parts is None:
-        use_part_cache(DiskPartCache())
+        caches_in_use().parts = DiskPartCache()
 
 
 @cache

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import gbnf
 from gbnf import compile_pool, load_manifests
-from gbnf.schema_caches import SchemaCaches, caches_in_use, use_part_cache
+from gbnf.schema_caches import SchemaCaches, caches_in_use
 from gbnf_server.system import part_cache as files
 from gbnf_server.system.part_cache import DiskPartCache, compiler_version, use_disk_cache
 from support.oracle import CHECKOUT
@@ -131,13 +131,13 @@ def _replace_by_loop(path: Path) -> None:
 )  # fmt: skip
 def test_a_bad_file_is_compiled_again_and_replaced(tmp_path: Path, damage: Any) -> None:
     tools = load_manifests(MANIFESTS)[:3]
-    use_part_cache(DiskPartCache(tmp_path))
+    caches_in_use().parts = DiskPartCache(tmp_path)
     expected = compile_pool(tools)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(written) == len(tools)
     damage(tmp_path / max(written))
     caches_in_use().results.clear()
-    use_part_cache(DiskPartCache(tmp_path))
+    caches_in_use().parts = DiskPartCache(tmp_path)
     found = compile_pool(tools)
     assert (str(found), found.report) == (str(expected), expected.report)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
@@ -217,7 +217,7 @@ def test_a_folder_that_does_not_work_is_no_error(
     expected = str(compile_pool(tools))
     caches_in_use().results.clear()
     folder = prepare(tmp_path, monkeypatch)
-    use_part_cache(DiskPartCache(folder))
+    caches_in_use().parts = DiskPartCache(folder)
     with caplog.at_level(logging.DEBUG, files.__name__):
         assert str(compile_pool(tools)) == expected
     said = [record for record in caplog.records if "not kept" in record.getMessage()]
