@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from inspect import unwrap
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
@@ -145,7 +146,7 @@ def gather_evidence(
     if use == "none":
         return None
     request = request[:LONGEST_REQUEST]
-    stems = word_stems.__wrapped__(request)  # not kept: it may be somebody's
+    stems = unwrap(word_stems)(request)  # not kept: it may be somebody's
     numbers, dates = numbers_in(request), dates_in(request)
     phrases = names_in(request) if use != "arguments" else ()
     written, earlier = calls_text(done), [argument_values(call["arguments"]) for call in done]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 
 from gbnf.schema_caches import schema_cache
@@ -155,7 +156,7 @@ def plain_text(text: str) -> str:
     return text.casefold() if text.isascii() else "".join(map(_plain_character, text))
 
 
-@schema_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # a table of characters: one for the process
 def _plain_character(char: str) -> str:
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(part for part in decomposed if not unicodedata.combining(part))

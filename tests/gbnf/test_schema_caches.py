@@ -20,7 +20,7 @@ TOOL = Tool("t", "", args=SCHEMA)
 
 
 def test_what_clients_can_fill_is_forgotten_together() -> None:
-    """Every other bounded cache of the package is of one constant value."""
+    """Every other bounded cache of the package is of one constant value, or a table of characters."""
     caches = SchemaCaches()
     with caches.use():
         assert str(compile_schema(SCHEMA))
@@ -34,7 +34,7 @@ def test_what_clients_can_fill_is_forgotten_together() -> None:
         if hasattr(value, "cache_parameters") and value.__module__.startswith("gbnf.")
         if value.cache_parameters()["maxsize"] not in {None, 1}
     ]
-    assert not others
+    assert set(others) <= {"gbnf.requests.phrases._plain_character"}
 
 
 def test_each_owner_has_its_own_also_in_tasks_and_threads() -> None:
