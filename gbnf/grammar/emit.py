@@ -13,6 +13,7 @@ from __future__ import annotations
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
+from gbnf.schema_caches import schema_cache
 from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
@@ -92,6 +93,7 @@ def _emit_alternative(expr: Expr) -> str:
     return emit_expr(expr)
 
 
+@schema_cache(maxsize=4096)
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are printable, and then no other character needs an escape
