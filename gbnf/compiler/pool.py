@@ -256,5 +256,5 @@ def _arguments_schema(args: Mapping[str, Any], tool: Tool, *, closed: bool) -> M
     args = {keyword: value for keyword, value in args.items() if keyword != "$schema"}  # always 2020-12
     args = close_arguments(args) if closed else args
     properties = args.get("properties", {})
-    hidden = (tool.runtime_resolved | tool.step_references.keys()) - properties.keys()
+    hidden = sorted((tool.runtime_resolved | tool.step_references.keys()) - properties.keys())
     return {**args, "properties": {**properties, **dict.fromkeys(hidden, False)}} if hidden else args

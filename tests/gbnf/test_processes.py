@@ -12,7 +12,7 @@ from support.oracle import CHECKOUT
 
 _PROGRAM = """
 import sys
-from gbnf import BM25, Tool, compile_schema, load_manifests
+from gbnf import BM25, Tool, compile_pool, compile_schema, load_manifests
 
 for schema in (
     {"type": "object", "properties": {"b": {}, "a": {"enum": ["x", "y", {"k": 1}]}}, "required": ["z", "q"]},
@@ -21,7 +21,9 @@ for schema in (
 ):
     grammar = compile_schema(schema)
     print(grammar, *grammar.report)
-print(BM25.rank("find the notes of Rome e trova i file", load_manifests(sys.argv[1])))
+tools = load_manifests(sys.argv[1])
+print(compile_pool(tools, closed=False))
+print(BM25.rank("find the notes of Rome e trova i file", tools))
 args = {"minlength": 1, "maxlegth": 2, "properties": {"a": {"enums": [], "item": {}}}}
 run = {"timeout": 3, "effects": "read", "memory": 1}
 tool = Tool.from_mapping({"name": "a", "args": args, "run": run, "confirms": 1, "marker": 2, "effects": 3})
