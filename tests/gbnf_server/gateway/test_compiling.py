@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -19,16 +18,17 @@ from gbnf_server.gateway.chat import ChatRequest, FunctionTool, JsonSchema, Samp
 from gbnf_server.gateway.compiler import Compiler
 from gbnf_server.gateway.engine import Engine
 from gbnf_server.gateway.gateway import Gateway
+from gbnf_server.gateway.openai_chat import ChatCompletions
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.web.errors import HttpError
 from gbnf_server.web.queue import AnswerQueue
 from support.gateway_answers import TARGET, USER, compile_all
-from support.gateways import in_event_loop, until
+from support.gateways import PATH, client_of, in_event_loop, until
 
 
-def compiled_tools() -> Any:
-    """How many tools are kept, and how many were compiled."""
-    return caches_in_use().results[compile_tool].cache_info()
+def tools_kept() -> int:
+    results = caches_in_use().results.get(compile_tool)
+    return 0 if results is None else results.cache_info().currsize
 
 
 def request(number: int, size: int = 1000) -> ChatRequest:
@@ -42,7 +42,7 @@ def test_different_requests_are_forgotten_and_each_has_its_own_grammar(
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     caches_in_use().results.clear()
     made = compile_all([request(number) for number in range(40)])
-    assert compiled_tools().currsize < 20
+    assert tools_kept() < 20
     for number, compiled in enumerate(made):
         assert compiled.grammar is not None
         text = f'{{"name": "go", "arguments": {{"x": "{number}-{"y" * 1000}"}}}}'
@@ -92,11 +92,9 @@ def heavy(count: int, name: str = "t") -> ChatRequest:
 @in_event_loop
 async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
     caches_in_use().results.clear()
-    await asyncio.to_thread(compile_all, [request(0)])
-    before = compiled_tools().misses
     compiler = Compiler(timeout_s=600)
     asked = [asyncio.create_task(compiler.compiled(heavy(300, "drop"), TARGET)) for _ in range(2)]
-    await until(lambda: compiled_tools().misses >= before + 2)
+    await until(lambda: tools_kept() >= 2)
     asked[0].cancel()
     await asyncio.wait([asked[0]])
     assert compiler._running == 1, "the other one waits for it"
@@ -105,7 +103,7 @@ async def test_what_nobody_waits_for_any_more_is_dropped() -> None:
     await until(lambda: not compiler._running)
     assert (compiler._turns.running, compiler._turns.waiting, len(compiler._cache)) == (0, 0, 0)
     compiler.close()
-    assert compiled_tools().misses - before < 100
+    assert tools_kept() < 100
 
 
 @in_event_loop
@@ -137,12 +135,10 @@ def test_more_rules_than_an_engine_takes_are_refused_before_all_are_compiled(
 ) -> None:
     monkeypatch.setattr(steps_module, "MOST_RULES", 200)
     caches_in_use().results.clear()
-    compile_all([request(0)])
-    before = compiled_tools().misses
     with pytest.raises(HttpError, match="more than 200 rules") as refused:
         compile_all([heavy(300, "many")])
     assert (refused.value.status, refused.value.code) == (400, "schemas_too_large")
-    assert compiled_tools().misses - before < 20
+    assert tools_kept() < 20
 
 
 @in_event_loop
@@ -150,7 +146,7 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
     monkeypatch.setattr(compiling, "_MOST_CHARACTERS", 20_000)
     caches_in_use().results.clear()
     await asyncio.to_thread(compile_all, [request(1)])
-    kept = compiled_tools().currsize
+    kept = tools_kept()
     bad = ChatRequest("m", (USER,), output=JsonSchema({"type": "x" * 5000}))
     compiler = Compiler(timeout_s=60)
     for _ in range(17):
@@ -158,7 +154,7 @@ async def test_a_schema_that_is_refused_again_and_again_costs_once(monkeypatch: 
             await compiler.compiled(bad, TARGET)
     assert sum(entry.size for entry in compiler._cache.values()) < 6000
     compiler.close()
-    assert compiled_tools().currsize == kept > 0
+    assert tools_kept() == kept > 0
 
 
 @in_event_loop
@@ -193,3 +189,19 @@ async def test_compiling_takes_no_place_of_an_answer() -> None:
             task.cancel()
         await asyncio.wait(large)
     engine.close()
+
+
+@in_event_loop
+async def test_what_a_request_compiles_is_in_the_caches_of_its_gateway() -> None:
+    engine, others = Engine(), caches_in_use()
+    tool = {"type": "function", "function": {"name": "go", "parameters": {"type": "object"}}}
+    body = {"messages": [{"role": "user", "content": "Go."}], "tools": [tool], "max_tokens": 4}
+    with InProcess(model_path(), context_length=2048) as backend:
+        gateway = Gateway(engine, Upstreams([Upstream(backend, 1)]), model="m", apis=[ChatCompletions()])
+        async with client_of(gateway) as client:
+            others.results.clear()
+            response = await client.post(PATH, json=body, timeout=60)
+            assert response.status_code == 200, response.text
+    engine.close()
+    assert compile_tool in gateway.caches.results
+    assert not others.results, "in no thread"
