@@ -220,6 +220,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     from gbnf_bench.dsl import load_suites
     from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench
+    from gbnf_server.cli.config import configured_providers
     from gbnf_server.cli.default_model import choose_model
     from gbnf_server.planner.fingerprints import identity
     from gbnf_server.system.folders import manifests_path
@@ -237,7 +238,15 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
             task.console.print(f"not run: {', '.join(left_out)}: {backend.name} takes no such grammar")
         if not configurations:
             raise typer.BadParameter("none is left: use baseline or text", param_hint="--configuration")
-        bench = Bench(suites, configurations, pool, backend, model=identity(facts), options=task.options)
+        bench = Bench(
+            suites,
+            configurations,
+            pool,
+            backend,
+            model=identity(facts),
+            options=task.options,
+            providers=configured_providers(),
+        )
         with task.log(label) as log:
             run_jobs(bench, log, task.console, quiet=task.quiet)
             records = tuple(log.records[job.key, job.fingerprint] for job in bench.jobs)

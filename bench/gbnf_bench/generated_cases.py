@@ -15,6 +15,7 @@ from typing import Any
 from gbnf.calls.validation import validate_call
 from gbnf.requests.pool_filter import filter_pool
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf.tools.tool import supported_language
 from gbnf_bench.cases import Suite
 from gbnf_bench.dsl import Table, suite
@@ -28,15 +29,17 @@ _ASKED = {
 }
 
 
-def generate_suite(tools: Sequence[Tool], *, language: str = "en") -> tuple[Suite, tuple[str, ...]]:
+def generate_suite(
+    tools: Sequence[Tool], *, language: str = "en", providers: Mapping[str, Provider] = PROVIDERS
+) -> tuple[Suite, tuple[str, ...]]:
     """Return a suite, and the names of tools that no case could be generated for.
 
-    Raises SetupError if none could.
+    `providers`: of tool variants, as for `filter_pool`. Raises SetupError if no case could be generated.
     """
     cases: list[Table] = []
     left_out: list[str] = []
     for tool in tools:
-        generated = _cases(tool, tools, language)
+        generated = _cases(tool, tools, language, providers)
         cases += generated
         if not generated:
             left_out.append(tool.name)
@@ -53,14 +56,17 @@ def stub_result(tool: Tool, _arguments: Mapping[str, Any], _context: Context) ->
     return {"entries": ["done"], "tool": tool.name}
 
 
-def _cases(tool: Tool, tools: Sequence[Tool], language: str) -> list[Table]:
+def _cases(
+    tool: Tool, tools: Sequence[Tool], language: str, providers: Mapping[str, Provider]
+) -> list[Table]:
     try:
         arguments = _arguments(tool)
     except LookupError:
         return []
     call = {"name": tool.name, "arguments": arguments}
     query = _query(tool, arguments, language)
-    if not validate_call(call, [tool]).ok or tool not in filter_pool(tools, query).kept:
+    offered = filter_pool(tools, query, providers=providers).kept
+    if not validate_call(call, [tool]).ok or tool not in offered:
         return []
     expected = {
         "name": tool.name,

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from gbnf.errors import clip
 from gbnf.tools import Tool
+from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_bench.cases import Case, Suite
 from gbnf_bench.code_versions import code_identity, versions
 from gbnf_bench.configurations import Configuration
@@ -108,6 +109,7 @@ class Bench(Runs[RunJob]):
     """The jobs of suites, configurations, tools and a model.
 
     `model` identifies the model (a file's hash). `execute` executes a tool, by default its executor.
+    `providers`: of tool variants, as for `filter_pool`.
     """
 
     def __init__(
@@ -120,8 +122,9 @@ class Bench(Runs[RunJob]):
         model: str,
         options: RunOptions,
         execute: ToolRunner = run_executor,
+        providers: Mapping[str, Provider] = PROVIDERS,
     ) -> None:
-        self.tools, self.options = tuple(tools), options
+        self.tools, self.options, self._providers = tuple(tools), options, dict(providers)
         self._tools = {tool.name: tool for tool in self.tools}
         self._code = {tool.name: code_identity(tool) for tool in self.tools}
         self._versions = versions()
@@ -181,6 +184,7 @@ class Bench(Runs[RunJob]):
             temperature=self.options.temperature,
             seed=self.options.seed + run,
             language=case.language,
+            providers=self._providers,
             # the model has to refuse decoys, so the ranking must not drop them
             **{"salvage": False, "max_tools": None, **configuration.settings},
         )

@@ -116,6 +116,7 @@ def compare_strategies(
     from gbnf_bench.generated_cases import generate_suite, stub_result
     from gbnf_bench.results import Results, about
     from gbnf_bench.runner import Bench, RunOptions
+    from gbnf_server.cli.config import configured_providers
     from gbnf_server.executors import run_executor
 
     try:
@@ -127,7 +128,9 @@ def compare_strategies(
         if len({suite.name for suite in suites}) < len(suites):
             raise typer.BadParameter("two suites have the same name", param_hint="--suite")
     else:
-        generated, left_out = generate_suite(pool, language=options.language)
+        generated, left_out = generate_suite(
+            pool, language=options.language, providers=configured_providers()
+        )
         suites = (generated,)
         if left_out:
             progress(f"no cases could be generated for {', '.join(left_out)}")
@@ -147,6 +150,7 @@ def compare_strategies(
             model=source.key().name,
             options=run_options,
             execute=run_executor if options.suites else stub_result,
+            providers=configured_providers(),
         )
         records = []
         for number, job in enumerate(bench.jobs, 1):

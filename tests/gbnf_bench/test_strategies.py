@@ -12,6 +12,7 @@ import pytest
 
 from gbnf import Grammar, validate_call
 from gbnf.requests.pool_filter import filter_pool
+from gbnf.tools.providers import Provider
 from gbnf_bench.call_matching import references_of
 from gbnf_bench.configurations import BY_NAME, STRATEGIES, Configuration, supported, supported_strategies
 from gbnf_bench.generated_cases import generate_suite, stub_result
@@ -100,6 +101,15 @@ def test_a_suite_is_generated_for_custom_tools(tmp_path: Path) -> None:
     assert left_out == ()
     with pytest.raises(SetupError, match="no cases can be generated"):
         generate_suite([replace(tool, args={"type": "object", "required": ["x"], "properties": {"x": {}}})])
+
+
+def test_a_variant_is_offered_to_requests_that_name_its_provider(tmp_path: Path) -> None:
+    tools = [make_tool(tmp_path, name) for name in ("ping", "ping_acme")]
+    assert generate_suite(tools)[1] == ()
+    providers = {"_acme": Provider(("acme corporation",))}
+    suite, left_out = generate_suite(tools, providers=providers)
+    assert left_out == ("ping_acme",)
+    assert {case.id for case in suite.cases} == {"call-ping", "decline-ping"}
 
 
 @pytest.mark.slow

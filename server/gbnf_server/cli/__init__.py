@@ -1,8 +1,8 @@
 """The command line `gbnf`. Each command is a module of its own, and imports what it needs when it runs.
 
-Public besides `main`, for the commands of `gbnf_bench`: `commands` (help texts), `default_model`, `errors`,
-`model_options`, `output`, `tool_options`. Invariant: only `main` turns errors into messages and exit codes;
-commands raise them.
+Public besides `main`, for the commands of `gbnf_bench`: `commands` (help texts), `config`, `default_model`,
+`errors`, `model_options`, `output`, `tool_options`. Invariant: only `main` turns errors into messages and
+exit codes; commands raise them.
 """
 
 from __future__ import annotations

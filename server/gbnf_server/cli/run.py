@@ -146,6 +146,7 @@ def run(
     settings = calls.chosen()
     check_one_stdin(query, *(sources.tools or ()))
     query = read_request(query)
+    images = _read_images(image or ())
     options = planning.planner_options(sampling, max_tools=planning.max_tools or "auto")
     with interruptible(), sources.open(verbose=output.verbose) as loaded:
         source, pool, is_untrained = choose_model(source, loaded)
@@ -153,7 +154,7 @@ def run(
         if not settings and not calls.no_profile:
             settings = dict(profile_settings(source, pool))
         run = run_request(
-            query, pool, source, options, output, settings, workspace, image or (), approve_all=person.yes
+            query, pool, source, options, output, settings, workspace, images, approve_all=person.yes
         )
     from gbnf_server.cli.run_progress import left_undone
 
@@ -168,7 +169,7 @@ def run_request(
     output: OutputOptions,
     settings: dict[str, Any],
     folder: Path,
-    files: Sequence[Path],
+    images: Sequence[tuple[Path, Image]],
     *,
     approve_all: bool,
 ) -> Run:
@@ -191,7 +192,7 @@ def run_request(
         workspace = Workspace(folder)  # not before the model works
         if not output.quiet:
             say(f"workspace: {workspace.root}")
-        query, images, pool = _with_images(query, files, opened, workspace, pool)
+        query, shown, pool = _with_images(query, images, opened, workspace, pool)
         request_text(query)  # with the names of the images
         # other backends may stream in another way than they answer
         is_counted = console.is_terminal and source.backend_name == "in-process"
@@ -204,7 +205,7 @@ def run_request(
             if settings.get("evidence", "none") != "none" == planner.options.evidence and not output.quiet:
                 say("no evidence is used: it is for JSON calls in process, not of the demonstration model")
             try:
-                with closing(planner.stream(query, images=images, text=streams)) as events:
+                with closing(planner.stream(query, images=shown, text=streams)) as events:
                     return print_run(events, output, progress, pool)
             except KeyboardInterrupt as error:
                 error.add_note(progress.interruption(context.journal))
@@ -269,26 +270,35 @@ def profile_settings(source: ModelSource, pool: Sequence[Tool]) -> Mapping[str, 
     return {}
 
 
+def _read_images(files: Iterable[Path]) -> list[tuple[Path, Image]]:
+    """Return each file with its image. Raises InputError."""
+    from gbnf_server.system.image_files import read_image
+
+    try:
+        return [(file, read_image(file)) for file in files]
+    except SetupError as error:
+        raise InputError(f"{error}. Use a PNG, JPEG, GIF, WebP or BMP file.") from None
+
+
 def _with_images(
-    query: str, files: Sequence[Path], backend: Backend, workspace: Workspace, pool: tuple[Tool, ...]
+    query: str,
+    images: Sequence[tuple[Path, Image]],
+    backend: Backend,
+    workspace: Workspace,
+    pool: tuple[Tool, ...],
 ) -> tuple[str, tuple[Image, ...], tuple[Tool, ...]]:
     """Return the query, its images and the tools.
 
     For a model without vision, the images are copied into the workspace: the query names them, and the tools
     include `describe_frame`.
     """
-    if not files:
+    if not images:
         return query, (), pool
     from gbnf import load_manifests
-    from gbnf_server.system.image_files import read_image
 
-    try:
-        images = tuple(read_image(file) for file in files)
-    except SetupError as error:
-        raise InputError(f"{error}. Use a PNG, JPEG, GIF, WebP or BMP file.") from None
     if backend.info().takes_images:
-        return query, images, pool
-    names = [_copy_image(file, image.data, workspace) for file, image in zip(files, images, strict=True)]
+        return query, tuple(image for _, image in images), pool
+    names = [_copy_image(file, image.data, workspace) for file, image in images]
     tools = {tool.name: tool for tool in (*load_manifests(describe_frame_manifest()), *pool)}
     return f"{query} (image: {', '.join(names)})", (), tuple(tools[name] for name in sorted(tools))
 

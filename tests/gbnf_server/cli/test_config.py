@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,6 +192,29 @@ def test_a_provider_takes_one_line(gbnf: Gbnf, project: Path, query: str, kept: 
     assert set(started["tools"]) == {*offered, "final_answer"}
     (project / "gbnf.toml").unlink()
     assert json.loads(gbnf(*asked).out)["kept"] == without
+
+
+def test_bench_and_tune_have_the_providers(gbnf: Gbnf, project: Path) -> None:
+    make_tool(project / "tools", "ping_acme", effect="write")
+    suite = project / "suite.toml"
+    suite.write_text('[[cases]]\nquery = "ping"\ncalls = [{ name = "ping" }]\n')
+    (project / "gbnf.toml").write_text(ACME)
+    chosen = ["--suite", suite, "--manifests", project / "tools", "--quiet"]
+    with scripted(
+        completion=[completion('{"name": "final_answer", "arguments": {"message": "no"}}')] * 2
+    ) as script:
+        server = ["--server", script.url]
+        gbnf("bench", *chosen, *server, "--configuration", "filter", "--out", project, "--label", "a")
+        gbnf("tune", *chosen, *server, "--strategy", "grammar", "--dry-run")
+        asked = [body["prompt"] for path, body in script.asked if path == "/completion"]
+    assert ["ping_acme" in prompt for prompt in asked] == [False, False]
+    offered = [event["tools"] for event in events_of(project / "a.jsonl") if event["event"] == "step_started"]
+    assert offered == [["ping", "final_answer"]]
+
+
+def events_of(log: Path) -> list[dict[str, Any]]:
+    [run] = map(json.loads, log.read_text().splitlines())
+    return list(run["events"])
 
 
 def test_a_tool_of_a_provider_that_nobody_named_is_not_left_undone(gbnf: Gbnf, project: Path) -> None:

@@ -153,6 +153,16 @@ def test_a_request_that_asks_for_nothing_or_is_no_text(gbnf: Gbnf, tmp_path: Pat
     assert not (tmp_path / "work").exists()
 
 
+@pytest.mark.parametrize("content", [None, b"no image"])
+def test_an_image_is_read_before_a_folder_is_made(gbnf: Gbnf, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "a.png").write_bytes(content)
+    result = gbnf("run", "look", "--image", tmp_path / "a.png", "--workspace", tmp_path / "work")
+    assert (result.code, result.out) == (ExitCode.INPUT, "")
+    assert "a.png" in result.err
+    assert not (tmp_path / "work").exists()
+
+
 def test_copying_an_image_is_a_change_that_can_be_undone(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work")
     (workspace.root / "link.png").symlink_to(tmp_path / "outside.png")
