@@ -23,7 +23,8 @@ from typing import Annotated
 
 import typer
 
-ROOT = Path(__file__).resolve().parent.parent
+from checkout import ROOT
+
 _TABLE = re.compile(r"(<!-- printed by: python (bench/[^\n]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 

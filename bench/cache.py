@@ -30,14 +30,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gbnf import compile_pool, load_tools
 from gbnf.tools import Tool
 from gbnf_server.system.part_cache import use_disk_cache
 from ranking import HELD_OUT, request_set
-from tables import leaderboard_data, new_table
+from tables import leaderboard_data, new_table, show
 
 POOL = 146
 _LINKED = 30  # pools that are linked in one run
@@ -125,7 +124,7 @@ def main(
             tools = Path(folder, "tools.json")
             tools.write_text(json.dumps([{"name": one.name, "inputSchema": one.args} for one in pool]))
         count = len(load_tools(tools))
-        Console(width=None if sys.stdout.isatty() else 120).print(table(measure(tools, runs), count))
+        show(table(measure(tools, runs), count))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ table has their times, the errors among them, the longest pause of `/health`, an
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -24,7 +23,7 @@ from typing import Any
 import httpx
 
 from gateway import running
-from tables import print_heads
+from tables import parser_of, print_heads
 
 _ATTACKER, _OTHERS = "a", ("b", "c")
 _HEALTH_S = 0.02
@@ -210,9 +209,7 @@ async def main(requests: int, model: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--requests", type=int, default=1000, help="requests of the two other keys, in all")
     parser.add_argument("--model", default="smollm2", help="the model to serve")
     asyncio.run(main(**vars(parser.parse_args())))

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gbnf import compile_pool, load_manifests
@@ -45,6 +44,7 @@ from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.cli.model_options import BackendName, ModelSource
 from gbnf_server.system.errors import ContextOverflowError
 from gbnf_server.system.folders import manifests_path
+from tables import new_table, show
 
 CallFormat = Literal["grammar", "text"]
 FORMATS: tuple[CallFormat, ...] = ("grammar", "text")
@@ -162,15 +162,10 @@ def cases_of(suite: str, pool: Sequence[Tool]) -> list[Case]:
 
 def table(cells: Sequence[Cell], title: str) -> Table:
     """Return a table with a row for each cell."""
-    shown = Table(
-        "style",
-        "call format",
-        "ok / n",
-        "dominant failure",
-        "median s",
-        "slowest s",
-        "prompt tokens",
-        title=title,
+    shown = new_table(
+        "style | call format | ok / n | dominant failure | median s | slowest s | prompt tokens",
+        title,
+        left=("call format", "dominant failure"),
     )
     for cell in cells:
         decoded = bool(cell.seconds)
@@ -205,7 +200,6 @@ def main(
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: use {', '.join(PROMPT_STYLES)}")
     pool = load_manifests(manifests_path())
     cases = cases_of(suite, pool)
-    console = Console()
     source = ModelSource(model=model, server=server, backend=backend, threads=threads)
     source.check()
     with source.open("minimal") as opened:
@@ -214,7 +208,7 @@ def main(
             cells.append(cell)
             print(f"{cell.style} {cell.call_format}: {cell.ok} / {cell.trials}", flush=True)
         about = f"{opened.name}, {suite}, {len(cases)} cases × {trials} trials, {tools or 'all'} tools"
-        console.print(table(cells, about))
+        show(table(cells, about))
     if json_out is not None:
         names = [each.name for each in fields(Cell)]
         rows = [{name: getattr(cell, name) for name in [*names, "dominant"]} for cell in cells]

@@ -41,8 +41,7 @@ _EXPECTATIONS = ("abstain", "calls", "plans", "after", "answer")
 
 def report(results: Results) -> str:
     """Return the report as HTML."""
-    scored = results.scored()
-    groups = by_configuration(results, scored)
+    groups = by_configuration(results)
     latencies = [_spread(name, runs) for name, runs in groups.items()]
     css = read_assets((PAGES, "base.css"), (PAGES, "timeline.css"), ("gbnf_bench", "report.css"))
     js = read_assets((PAGES, "grammar_lines.js"))
@@ -65,11 +64,11 @@ def report(results: Results) -> str:
         outcomes=[{"name": name, "counts": Counter(map(outcome_of, runs))} for name, runs in groups.items()],
         latencies=latencies,
         time_axis=SecondsAxis([seconds for row in latencies for seconds in row["percentiles"]]),
-        details=_details(results, groups, scored, grammars),
+        details=_details(results, groups, grammars),
         grammars=render_grammar_lines(grammars),
         all_metrics=_all_metrics(groups),
         parts=_by_complexity(groups),
-        runs=len(scored),
+        runs=len(results.scored),
     )
     return str(page)
 
@@ -128,7 +127,6 @@ def _expected(case: Case) -> str:
 def _details(
     results: Results,
     groups: Mapping[str, Sequence[ScoredRun]],
-    scored: Sequence[ScoredRun],
     grammars: GrammarLines,
 ) -> list[dict[str, Any]]:
     """Return each case with its runs, a list for each configuration.
@@ -137,7 +135,7 @@ def _details(
     """
     cases: dict[str, dict[str, Any]] = {}
     shown = 0
-    for run in scored:
+    for run in results.scored:
         entry = cases.setdefault(
             run.identity,
             {

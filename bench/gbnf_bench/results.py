@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,7 +47,7 @@ class ScoredRun:
         return f"{self.suite}/{self.case.id}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """One bench. `about`: label, time, versions, model, options, as JSON.
 
@@ -60,6 +61,7 @@ class Results:
     records: tuple[RunRecord, ...]
     grammars: Mapping[tuple[str, str], Mapping[StepOffer, str]] = field(default_factory=dict)
 
+    @cached_property
     def scored(self) -> tuple[ScoredRun, ...]:
         """Every run with its score, in the suites' order."""
         cases = {(suite.name, case.id): case for suite in self.suites for case in suite.cases}
@@ -73,17 +75,18 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """Return the file's content, with metrics and scores for other programs."""
-        scored = self.scored()
         return {
             "format": FORMAT,
             **self.about,
             "configurations": list(map(asdict, self.configurations)),
             "numbers": {
-                item.name: numbers([run for run in scored if run.record.configuration == item.name])
+                item.name: numbers([run for run in self.scored if run.record.configuration == item.name])
                 for item in self.configurations
             },
             "by_case": {
-                item.name: by_case_numbers([run for run in scored if run.record.configuration == item.name])
+                item.name: by_case_numbers(
+                    [run for run in self.scored if run.record.configuration == item.name]
+                )
                 for item in self.configurations
             },
             "scores": [
@@ -91,7 +94,7 @@ class Results:
                     **dict(zip(("suite", "case", "configuration", "run"), run.record.key, strict=True)),
                     **asdict(run.score),
                 }
-                for run in scored
+                for run in self.scored
             ],
             "suites": [
                 {
@@ -144,7 +147,7 @@ class Results:
         ):
             raise TypeError("label and model.name are texts")
         names = {configuration.name for configuration in results.configurations}
-        if not any(run.record.configuration in names for run in results.scored()):
+        if not any(run.record.configuration in names for run in results.scored):
             raise ValueError("it contains no run of its cases and configurations")
         return results
 
@@ -183,7 +186,7 @@ def numbers(runs: Sequence[ScoredRun]) -> dict[str, Any]:
     for name, part in parts.items():
         groups = list(by_case(part).values())
         if groups:
-            tables[name] = {metric.key: estimate(metric, groups).to_json() for metric in METRICS}
+            tables[name] = {metric.key: asdict(estimate(metric, groups)) for metric in METRICS}
     return tables
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -42,8 +41,8 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record's line."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # not copied
-        return {**fields, "before": self.before.to_json(), "after": self.after.to_json()}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}  # not copied
+        return {**own, "before": asdict(self.before), "after": asdict(self.after)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from email import message_from_bytes, policy
 from email.utils import getaddresses
@@ -47,10 +47,6 @@ class Snapshot:
     folders: Sequence[str] = ()
     events: Sequence[Mapping[str, str]] = ()
     messages: Sequence[Mapping[str, Any]] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the snapshot as JSON."""
-        return asdict(self)
 
 
 class CasePerson(ScriptedPerson):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,6 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     cases: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the estimate as JSON."""
-        return asdict(self)
 
 
 def estimate(metric: Metric, groups: Groups) -> Estimate:

@@ -77,12 +77,12 @@ _STYLES = {"✓": "green", "✗": "red"}
 
 def quality_table(results: Results) -> TextTable:
     """Return the quality of the runs: one row for each configuration."""
-    return metric_table(results, title(results), informative_metrics(results.scored(), QUALITY))
+    return metric_table(results, title(results), informative_metrics(results, QUALITY))
 
 
 def cost_table(results: Results) -> TextTable:
     """Return the cost of the runs: one row for each configuration."""
-    return metric_table(results, "what it took", informative_metrics(results.scored(), COST))
+    return metric_table(results, "what it took", informative_metrics(results, COST))
 
 
 def metric_table(
@@ -90,7 +90,7 @@ def metric_table(
 ) -> TextTable:
     """Return a table with a line for each configuration, and a column for each metric."""
     rows = []
-    for configuration, runs in by_configuration(results, results.scored()).items():
+    for configuration, runs in by_configuration(results).items():
         groups = list(by_case(runs).values())
         rows.append((configuration, *(cell(metric, estimate(metric, groups)) for metric in metrics)))
     heads = (first_head, *map(heading, metrics))
@@ -125,7 +125,7 @@ def best_strategy(results: Results) -> str:
 
     If all of these are equal, the first of `_PREFERRED`.
     """
-    strategies = by_configuration(results, results.scored())
+    strategies = by_configuration(results)
     return max(
         strategies, key=lambda strategy: (_standing(strategies[strategy]), -_PREFERRED.index(strategy))
     )
@@ -142,10 +142,9 @@ def _standing(runs: Sequence[ScoredRun]) -> tuple[float, ...]:
 
 def complexity_table(results: Results) -> TextTable:
     """Return the share of converged runs, by complexity."""
-    scored = results.scored()
-    there = [level for level in COMPLEXITIES if any(run.case.complexity == level for run in scored)]
+    there = [level for level in COMPLEXITIES if any(run.case.complexity == level for run in results.scored)]
     rows = []
-    for name, runs in by_configuration(results, scored).items():
+    for name, runs in by_configuration(results).items():
         cells = []
         for complexity in there:
             part = [run for run in runs if run.case.complexity == complexity]
@@ -156,12 +155,11 @@ def complexity_table(results: Results) -> TextTable:
 
 def case_table(results: Results) -> TextTable:
     """Return which cases converged: a row for each case, a column for each configuration."""
-    scored = results.scored()
-    names = list(by_configuration(results, scored))
+    names = list(by_configuration(results))
     cells: dict[str, dict[str, list[ScoredRun]]] = {}
-    for run in scored:
+    for run in results.scored:
         cells.setdefault(run.identity, {}).setdefault(run.record.configuration, []).append(run)
-    several = len({run.suite for run in scored}) > 1
+    several = len({run.suite for run in results.scored}) > 1
     rows = []
     for identity, columns in cells.items():
         case = next(iter(columns.values()))[0].case
@@ -178,7 +176,7 @@ def case_table(results: Results) -> TextTable:
 def below_share(results: Results, least: float) -> str:
     """Return the configurations of which a smaller share of runs converged, and how many did; "" for none."""
     rare = []
-    for name, runs in by_configuration(results, results.scored()).items():
+    for name, runs in by_configuration(results).items():
         converged = sum(run.score.converged for run in runs)
         if converged / len(runs) < least:
             rare.append(f"{name} {converged} of {len(runs)}")
@@ -208,6 +206,7 @@ def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
     """
     differing = different_cases(first, second)
     groups = [_cases_by_configuration(results) for results in (first, second)]
+    labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
     tables = []
     for name in groups[0]:
         if name not in groups[1]:
@@ -233,13 +232,12 @@ def compare_tables(first: Results, second: Results) -> tuple[TextTable, ...]:
                 )
             )
         if one:
-            labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
             heads = (name, *labels, "difference [95 %]", "")
             title = f"{name}, {len(one)} cases that both have"
             if left_out:
                 title += f"; {left_out} of the same id differ, and are left out"
             tables.append(TextTable(title, heads, tuple(rows)))
-    if tables and (unpaired := _unpaired(first, second)) is not None:
+    if tables and (unpaired := _unpaired(first, second, labels)) is not None:
         tables.append(unpaired)
     return tuple(tables)
 
@@ -249,13 +247,10 @@ def distinct_labels(first: str, second: str) -> tuple[str, str]:
     return (first, second) if first != second else (f"{first} (1)", f"{second} (2)")
 
 
-def _unpaired(first: Results, second: Results) -> TextTable | None:
+def _unpaired(first: Results, second: Results, labels: tuple[str, str]) -> TextTable | None:
     """Return the configurations and cases that only one has; None if there are none."""
-    configurations, cases = [], []
-    for results in (first, second):
-        scored = results.scored()
-        configurations.append(list(by_configuration(results, scored)))
-        cases.append({run.identity for run in scored})
+    configurations = [list(by_configuration(results)) for results in (first, second)]
+    cases = [{run.identity for run in results.scored} for results in (first, second)]
     rows = []
     only = [
         ", ".join(name for name in mine if name not in others)
@@ -266,7 +261,6 @@ def _unpaired(first: Results, second: Results) -> TextTable | None:
     counts = [len(cases[0] - cases[1]), len(cases[1] - cases[0])]
     if any(counts):
         rows.append(("cases", *map(str, counts)))
-    labels = distinct_labels(str(first.about["label"]), str(second.about["label"]))
     return TextTable("left out: only one has them", ("", *labels), tuple(rows)) if rows else None
 
 
@@ -285,30 +279,29 @@ def different_cases(first: Results, second: Results) -> frozenset[str]:
     )
 
 
-def informative_metrics(scored: Sequence[ScoredRun], keys: Sequence[str]) -> list[Metric]:
-    """Return the columns that have values for these runs."""
+def informative_metrics(results: Results, keys: Sequence[str]) -> list[Metric]:
+    """Return the columns that have values for the runs."""
     absent = set()
-    if not any(run.case.abstain for run in scored):
+    if not any(run.case.abstain for run in results.scored):
         absent |= {*_ABSTENTION}
-    if not any(run.score.repaired for run in scored):
+    if not any(run.score.repaired for run in results.scored):
         absent.add("repaired")
-    if not any(run.score.grammar_s for run in scored):
+    if not any(run.score.grammar_s for run in results.scored):
         absent.add("grammar_p50")
     return [BY_KEY[key] for key in keys if key not in absent]
 
 
-def by_configuration(results: Results, scored: Sequence[ScoredRun]) -> Mapping[str, list[ScoredRun]]:
+def by_configuration(results: Results) -> Mapping[str, list[ScoredRun]]:
     """Return the runs of each configuration with runs, in the table's order."""
     groups = {
-        item.name: [run for run in scored if run.record.configuration == item.name]
+        item.name: [run for run in results.scored if run.record.configuration == item.name]
         for item in results.configurations
     }
     return {name: runs for name, runs in groups.items() if runs}
 
 
 def _cases_by_configuration(results: Results) -> dict[str, dict[str, list[RunScore]]]:
-    groups = by_configuration(results, results.scored())
-    return {name: by_case(runs) for name, runs in groups.items()}
+    return {name: by_case(runs) for name, runs in by_configuration(results).items()}
 
 
 def title(results: Results) -> str:

@@ -172,7 +172,7 @@ def make_profile(
     strategy = best_strategy(results)
     configuration = next(item for item in results.configurations if item.name == strategy)
     settings = dict(configuration.settings) | ({} if style is None else {"prompt_style": style})
-    runs = [run for run in results.scored() if run.record.configuration == strategy]
+    runs = [run for run in results.scored if run.record.configuration == strategy]
     measured: dict[str, str | int] = {
         "at": results.about["made_at"],
         "suites": ", ".join(suite.name for suite in results.suites),

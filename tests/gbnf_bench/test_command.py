@@ -82,12 +82,12 @@ def test_from_requests_to_a_table(suite: str, tmp_path: Path, capsys: pytest.Cap
     assert stored["options"] == {
         "runs": 1, "temperature": 0.0, "seed": 0, "max_tokens": 512, "warm": False,
     }  # fmt: skip
-    before = Results.load(folder / "one.json").scored()
+    before = Results.load(folder / "one.json").scored
     assert {run.record.configuration for run in before if run.score.grammar_s} == {"filter"}
     (folder / "one.html").unlink()
     assert _gbnf("score", "gbnf-bench/one.json", "--markdown") == ExitCode.SUCCESS
     assert (folder / "one.html").is_file()
-    assert Results.load(folder / "one.json").scored()[0].score == before[0].score
+    assert Results.load(folder / "one.json").scored[0].score == before[0].score
     capsys.readouterr()
 
     assert _gbnf("compare", "gbnf-bench/one.json", "gbnf-bench/one.json") == ExitCode.SUCCESS
@@ -152,7 +152,7 @@ def test_a_model_of_ollama_gets_the_same_files(tmp_path: Path, capsys: pytest.Ca
     assert [score["calls_made"] for score in stored["scores"]] == [1] * len(names) + [0] * len(names)
     assert [each["name"] for each in stored["configurations"]] == names
     assert "what time is it" in (tmp_path / "one.html").read_text()
-    assert Results.load(tmp_path / "one.json").scored()
+    assert Results.load(tmp_path / "one.json").scored
 
 
 @pytest.mark.slow

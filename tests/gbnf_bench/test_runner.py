@@ -158,7 +158,7 @@ def test_a_stored_run_scores_as_the_live_one(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(_results(records).to_json()))
     stored = Results.load(path)
-    assert {run.record.key: run.score for run in stored.scored()} == live
+    assert {run.record.key: run.score for run in stored.scored} == live
     assert quality_table(stored) == quality_table(_results(records))
     [*tables] = compare_tables(stored, stored)
     assert [table.heads[0] for table in tables] == ["baseline", "filter"]
