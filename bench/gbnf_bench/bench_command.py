@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from gbnf_server.cli.tool_options import ManifestsOption
 
 if TYPE_CHECKING:
     from gbnf_bench.bench_output import BenchTask
+    from gbnf_bench.configurations import Configuration
     from gbnf_bench.results import Results
 
 
@@ -31,6 +33,63 @@ LEADERBOARD_DEFAULT = ("none", "text", "grammar")
 """The strategies that --bfcl compares by default: free text, tool-call parsing, the grammar."""
 LEADERBOARD_WITH_PEER = ("template", "any-syntax", "peer-auto", "peer-required", "auto", "native")
 """The same with --peer, for a model whose chat template has tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderboardOptions:
+    """Which of the leaderboard's questions are run, and with whom; none without `bfcl`."""
+
+    bfcl: Annotated[
+        Path | None, "DIR", "Run the function-calling leaderboard's files in this folder instead."
+    ] = None
+    category: Annotated[list[str] | None, "NAME", "With --bfcl: category to run; repeatable."] = None
+    limit: Annotated[int | None, typer.Option(min=1), "With --bfcl: maximum questions of each category."] = (
+        None
+    )
+    peer: Annotated[
+        str | None,
+        "llama-server|URL",
+        (
+            "With --bfcl: also ask a server that calls tools by itself, with tool_choice auto and "
+            "required; llama-server starts one with the same model."
+        ),
+    ] = None
+    compile_only: Annotated[bool, "With --bfcl: check the grammars, without a model."] = False
+
+    def check(self, source: ModelSource, names: Sequence[str], *, has_suites: bool) -> None:
+        """Raise BadParameter for options that conflict; `names`: of configurations, `has_suites`: others."""
+        if self.bfcl is None and self.peer:
+            raise typer.BadParameter(
+                "--peer requires --bfcl: a peer answers single requests, and the runs of a suite need a "
+                "planner"
+            )
+        if self.bfcl is None and (self.category or self.limit is not None or self.compile_only):
+            raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
+        if self.bfcl is not None and has_suites:
+            raise typer.BadParameter(
+                "--suite, --manifests, --runs and --min-converged do not apply to --bfcl"
+            )
+        names_model = any((source.model, source.hf, source.server, source.backend))
+        if self.compile_only and (names_model or names):
+            raise typer.BadParameter("--compile-only excludes --configuration and the options of a model")
+
+    def configurations(self, names: Sequence[str]) -> tuple[Configuration, ...]:
+        """Return those of these names, by default the usual ones. Raises BadParameter."""
+        from gbnf_bench.configurations import BY_NAME, CONFIGURATIONS, LEADERBOARD, named
+
+        try:
+            if self.bfcl is None:
+                return named(names, BY_NAME) if names else CONFIGURATIONS
+            chosen = named(
+                names or (LEADERBOARD_WITH_PEER if self.peer else LEADERBOARD_DEFAULT), LEADERBOARD
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--configuration") from None
+        if self.peer is None and any(item.peer for item in chosen):
+            raise typer.BadParameter(
+                "peer-auto and peer-required require --peer", param_hint="--configuration"
+            )
+        return chosen
 
 
 def bench_(
@@ -59,22 +118,7 @@ def bench_(
     max_tokens: MaxTokensOption = 512,
     label: Annotated[str | None, "Name of the result files. Default: the model's name."] = None,
     out: Annotated[Path, "DIR", "Folder for the result files."] = Path("gbnf-bench"),
-    bfcl: Annotated[
-        Path | None, "DIR", "Run the function-calling leaderboard's files in this folder instead."
-    ] = None,
-    category: Annotated[list[str] | None, "NAME", "With --bfcl: category to run; repeatable."] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1), "With --bfcl: maximum questions of each category."
-    ] = None,
-    peer: Annotated[
-        str | None,
-        "llama-server|URL",
-        (
-            "With --bfcl: also ask a server that calls tools by itself, with tool_choice auto and "
-            "required; llama-server starts one with the same model."
-        ),
-    ] = None,
-    compile_only: Annotated[bool, "With --bfcl: check the grammars, without a model."] = False,
+    questions: LeaderboardOptions,
     warm: Annotated[
         bool,
         (
@@ -111,41 +155,22 @@ def bench_(
     """
     if context.invoked_subcommand is not None:
         return
-    if bfcl is None and peer:
-        raise typer.BadParameter(
-            "--peer requires --bfcl: a peer answers single requests, and the runs of a suite need a planner"
-        )
-    if bfcl is None and (category or limit is not None or compile_only):
-        raise typer.BadParameter("--category, --limit and --compile-only require --bfcl")
-    if bfcl is not None and (suite or manifests or runs > 1 or min_converged is not None):
-        raise typer.BadParameter("--suite, --manifests, --runs and --min-converged do not apply to --bfcl")
-    names_model = any((source.model, source.hf, source.server, source.backend))
-    if compile_only and (names_model or configuration):
-        raise typer.BadParameter("--compile-only excludes --configuration and the options of a model")
+    has_suites = bool(suite or manifests or runs > 1 or min_converged is not None)
+    questions.check(source, configuration or (), has_suites=has_suites)
     source.check()
     from gbnf_bench.bench_output import BenchTask, show
     from gbnf_bench.bfcl_command import check_grammars, read, run_leaderboard
-    from gbnf_bench.configurations import BY_NAME, CONFIGURATIONS, LEADERBOARD, named
     from gbnf_bench.runner import RunOptions
     from gbnf_bench.tables import below_share
     from gbnf_server.cli.errors import interruptible
     from gbnf_server.cli.output import stderr_console
 
-    try:
-        if bfcl is None:
-            configurations = named(configuration, BY_NAME) if configuration else CONFIGURATIONS
-        else:
-            names = configuration or (LEADERBOARD_WITH_PEER if peer else LEADERBOARD_DEFAULT)
-            configurations = named(names, LEADERBOARD)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--configuration") from None
-    if peer is None and any(item.peer for item in configurations):
-        raise typer.BadParameter("peer-auto and peer-required require --peer", param_hint="--configuration")
+    configurations = questions.configurations(configuration or ())
     options = RunOptions(runs, temperature, seed, max_tokens, warm)
     task = BenchTask(source, configurations, options, stderr_console(), label, out, fresh, quiet)
     _check(task)
     with interruptible():
-        if bfcl is None:
+        if questions.bfcl is None:
             results = run_suites(task, suite or ["representative"], manifests)
             show(results, markdown=markdown)
             if rare := below_share(results, min_converged or 0):
@@ -153,9 +178,9 @@ def bench_(
                 task.console.print(f"converged in fewer than {share} of the runs: {rare}", style="red")
                 raise typer.Exit(ExitCode.FAILURE)
             return
-        leaderboard = read(bfcl, category or (), limit, task.console)
-        if not compile_only:
-            run_leaderboard(task, leaderboard, markdown=markdown, peer_name=peer)
+        leaderboard = read(questions.bfcl, questions.category or (), questions.limit, task.console)
+        if not questions.compile_only:
+            run_leaderboard(task, leaderboard, markdown=markdown, peer_name=questions.peer)
         elif not check_grammars(leaderboard, task.console):
             raise typer.Exit(ExitCode.FAILURE)
 

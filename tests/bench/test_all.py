@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from all import ROOT, commands, documents, with_table
+from all import commands, documents, with_table
+from checkout import ROOT
 from tables import new_table, show
 
 NAMES = st.sampled_from(["bench/a.py", "bench/a.py --every 2", "bench/b.py"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +25,8 @@ from gbnf_server.cli.tool_options import PathsArgument, ToolSources
 from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
-    from gbnf import Grammar
+    from gbnf import Finding, Grammar
+    from gbnf.tools import Tool
 
 
 def compile_(
@@ -71,39 +71,21 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
       gbnf compile --schema models.py:Person         one Python type
     """
-    from gbnf import filter_pool
-    from gbnf.findings import Finding
-    from gbnf.tools.near_misses import misspelt_keywords
-
     misspelt: tuple[Finding, ...] = ()
     names: list[str] = []
-    dropped: dict[str, str] = {}
+    dropped: Mapping[str, str] = {}
     manifests = [*(paths or ()), *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(manifests, context)
-    schemas = schemas_among(paths or [], schema)
-    with ExitStack() as stack:
-        if schemas:
-            only_for_tools = query is not None or final_answer or ask_user or step
-            if len(sources) > 1 or only_for_tools:
-                raise typer.BadParameter(
-                    f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
-                    "none of --query, --final-answer, --ask-user and --step"
-                )
-            content = read_schema_source(schemas[0]).schema
-            with errors_of(schemas[0]):
-                grammar = options.choice().of_schema(content)
-            misspelt = tuple(misspelt_keywords("", content))
-            if strict and misspelt:
-                raise InputError(f"{source_name(schemas[0])}: {'; '.join(map(str, misspelt))}")
-        else:
-            pool = stack.enter_context(sources.open())
-            if query is not None:
-                from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
-
-                providers = configured_providers()
-                selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=providers)
-                pool = selection.kept
-                dropped = {tool.name: why for tool, why in selection.dropped.items()}
+    if schemas := schemas_among(paths or [], schema):
+        if len(sources) > 1 or query is not None or final_answer or ask_user or step:
+            raise typer.BadParameter(
+                f"{schemas[0]} is a JSON Schema, which is compiled alone: give no tools, and "
+                "none of --query, --final-answer, --ask-user and --step"
+            )
+        grammar, misspelt = _schema_grammar(schemas[0], options, strict=strict)
+    else:
+        with sources.open() as loaded:
+            pool, dropped = (loaded, {}) if query is None else _filtered(loaded, query, max_tools)
             names = [tool.name for tool in pool]
             grammar = options.choice().of_tools(
                 pool, steps=tuple(step or ()), final_answer=final_answer, ask_user=ask_user, strict=strict
@@ -123,6 +105,33 @@ def compile_(
         _show_report(grammar, names, dropped)
         for finding in misspelt:
             show_finding(stderr_console(), finding)
+
+
+def _schema_grammar(
+    file: str, options: GrammarOptions, *, strict: bool
+) -> tuple[Grammar, tuple[Finding, ...]]:
+    """Return the grammar of a JSON Schema, and its misspelt keywords. Raises InputError."""
+    from gbnf.tools.near_misses import misspelt_keywords
+
+    content = read_schema_source(file).schema
+    with errors_of(file):
+        grammar = options.choice().of_schema(content)
+    misspelt = tuple(misspelt_keywords("", content))
+    if strict and misspelt:
+        raise InputError(f"{source_name(file)}: {'; '.join(map(str, misspelt))}")
+    return grammar, misspelt
+
+
+def _filtered(
+    pool: tuple[Tool, ...], query: str, max_tools: int | None
+) -> tuple[tuple[Tool, ...], dict[str, str]]:
+    """Return the tools that the pool filter keeps for a request, and why it drops the others."""
+    from gbnf import filter_pool
+    from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
+
+    providers = configured_providers()
+    selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=providers)
+    return selection.kept, {tool.name: why for tool, why in selection.dropped.items()}
 
 
 def _show_report(grammar: Grammar, names: Sequence[str], dropped: Mapping[str, str]) -> None:
