@@ -18,21 +18,12 @@ from gbnf.errors import GbnfError
 from gbnf.grammar import analysis
 from gbnf.grammar.ir import Rules
 from gbnf.tools import Tool
-from support.hostile_schemas import hostile_schema
+from support.hostile_schemas import SCHEMA_KEYWORDS, hostile_schema
 from support.oracle import engine
 from support.random_texts import generate
 from support.values import VALIDATORS
 
-KEYWORDS = [
-    "$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$ref",
-    "$schema", "$vocabulary", "additionalItems", "additionalProperties", "allOf", "anyOf", "const",
-    "contains", "definitions", "dependencies", "dependentRequired", "dependentSchemas", "else", "enum",
-    "exclusiveMaximum", "exclusiveMinimum", "fills", "format", "id", "if", "items", "maxContains", "maxItems",
-    "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties",
-    "minimum", "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems",
-    "properties", "propertyNames", "required", "requires_one_of", "runtime_resolved", "then", "type",
-    "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
-]  # fmt: skip
+KEYWORDS = (*SCHEMA_KEYWORDS, "fills", "nullable", "runtime_resolved")
 EXTREMES = st.sampled_from(
     [0, -1, 1, 2, 10**6, 10**9, 2**63, 10**400, -(10**400), 0.1, 1e-300, 5e-324, 1.7e308, math.inf, math.nan]
 )

@@ -25,7 +25,7 @@ _DRAFTS = (
     "https://json-schema.org/draft/2019-09/schema",
     "https://json-schema.org/draft/2020-12/schema",
 )
-_KEYWORDS = (
+SCHEMA_KEYWORDS = (
     "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor",
     "$schema", "$vocabulary", "$defs", "definitions", "type", "enum", "const", "minimum", "maximum",
     "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format",
@@ -249,9 +249,9 @@ def _malformed(random: Random) -> Any:
     def junk(depth: int) -> Any:
         if not depth or random.random() < 0.5:
             return random.choice(_JUNK)
-        return {random.choice(_KEYWORDS): junk(depth - 1) for _ in range(random.randint(1, 3))}
+        return {random.choice(SCHEMA_KEYWORDS): junk(depth - 1) for _ in range(random.randint(1, 3))}
 
-    return {random.choice(_KEYWORDS): junk(3) for _ in range(random.randint(1, 5))}
+    return {random.choice(SCHEMA_KEYWORDS): junk(3) for _ in range(random.randint(1, 5))}
 
 
 def _deep(random: Random) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,6 +25,7 @@ from gbnf_server.system.errors import InputError
 
 if TYPE_CHECKING:
     from gbnf import Finding, Grammar
+    from gbnf.requests.pool_filter import Selection
     from gbnf.tools import Tool
 
 
@@ -71,9 +71,10 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
       gbnf compile --schema models.py:Person         one Python type
     """
+    from gbnf.requests.pool_filter import Selection
+
     misspelt: tuple[Finding, ...] = ()
-    names: list[str] = []
-    dropped: Mapping[str, str] = {}
+    selection = Selection(())
     manifests = [*(paths or ()), *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(manifests, context)
     if schemas := schemas_among(paths or [], schema):
@@ -84,25 +85,25 @@ def compile_(
             )
         grammar, misspelt = _schema_grammar(schemas[0], options, strict=strict)
     else:
-        with sources.open() as loaded:
-            pool, dropped = (loaded, {}) if query is None else _filtered(loaded, query, max_tools)
-            names = [tool.name for tool in pool]
+        with sources.open() as pool:
+            selection = Selection(pool) if query is None else _filtered(pool, query, max_tools)
+            built_in = {"final_answer": final_answer, "ask_user": ask_user}
             grammar = options.choice().of_tools(
-                pool, steps=tuple(step or ()), final_answer=final_answer, ask_user=ask_user, strict=strict
+                selection.kept, steps=tuple(step or ()), strict=strict, **built_in
             )
     if json_:
         value = {
             "grammar": str(grammar),
             "exact": grammar.exact,
             "findings": [asdict(finding) for finding in (*misspelt, *grammar.report)],
-            "kept": names,
-            "dropped": dropped,
+            "kept": [tool.name for tool in selection.kept],
+            "dropped": {tool.name: reason for tool, reason in selection.dropped.items()},
         }
         write(json.dumps(value, ensure_ascii=False, indent=2))
     else:
         write(str(grammar))
     if report:
-        _show_report(grammar, names, dropped)
+        _show_report(grammar, selection)
         for finding in misspelt:
             show_finding(stderr_console(), finding)
 
@@ -122,26 +123,23 @@ def _schema_grammar(
     return grammar, misspelt
 
 
-def _filtered(
-    pool: tuple[Tool, ...], query: str, max_tools: int | None
-) -> tuple[tuple[Tool, ...], dict[str, str]]:
+def _filtered(pool: tuple[Tool, ...], query: str, max_tools: int | None) -> Selection:
     """Return the tools that the pool filter keeps for a request, and why it drops the others."""
     from gbnf import filter_pool
     from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
 
-    providers = configured_providers()
-    selection = filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=providers)
-    return selection.kept, {tool.name: why for tool, why in selection.dropped.items()}
+    return filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=configured_providers())
 
 
-def _show_report(grammar: Grammar, names: Sequence[str], dropped: Mapping[str, str]) -> None:
+def _show_report(grammar: Grammar, selection: Selection) -> None:
     """Print to stderr what a grammar does not enforce, and which tools the pool filter dropped."""
     console = stderr_console()
     rules, size = len(grammar.rules.productions), len(str(grammar).encode())
-    if names:
-        say(f"{plural(len(names), 'tool')}: {', '.join(names)}")
-    for name, reason in dropped.items():
-        say(f"left out {escape_line(name)}: {escape_line(reason)}")
+    if selection.kept:
+        names = ", ".join(tool.name for tool in selection.kept)
+        say(f"{plural(len(selection.kept), 'tool')}: {names}")
+    for tool, reason in selection.dropped.items():
+        say(f"left out {escape_line(tool.name)}: {escape_line(reason)}")
     say(f"{plural(rules, 'rule')}, {size} bytes")
     for finding in grammar.report:
         show_finding(console, finding)

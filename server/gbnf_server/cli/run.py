@@ -220,6 +220,7 @@ def print_run(
     from gbnf_server.planner import RunFinished, TextWritten
 
     seen: list[Event] = []
+    hints: tuple[str, ...] = ()
     printer = AnswerPrinter() if output.stream and not output.json else None
     for event in events:
         if isinstance(event, TextWritten):
@@ -227,28 +228,22 @@ def print_run(
             if not output.stream:
                 continue
         seen.append(event)
+        if isinstance(event, RunFinished):
+            hints = run_hints(event.run, seen, left_undone(pool, event.run))
         if printer is not None:
             printer.show(event)  # before the progress, so that the outcome is below the answer
         elif output.stream:
-            hints = (
-                {"hints": run_hints(event.run, seen, left_undone(pool, event.run))}
-                if isinstance(event, RunFinished)
-                else {}
-            )
-            write(json.dumps(event.to_json() | hints, ensure_ascii=False))
+            last = {"hints": hints} if isinstance(event, RunFinished) else {}
+            write(json.dumps(event.to_json() | last, ensure_ascii=False))
         if not isinstance(event, TextWritten):
             progress.show(event)
     finished: Run = seen[-1].run  # type: ignore[union-attr]  # RunFinished is the last event
-    hints_of_run = run_hints(finished, seen, left_undone(pool, finished))
     if output.hints and not output.quiet:
-        for hint in hints_of_run:
+        for hint in hints:
             say(hint)
     if output.json and not output.stream:
-        value = {
-            **finished.to_json(),
-            "hints": hints_of_run,
-            "events": [event.to_json() for event in seen[:-1]],
-        }
+        events_before = [event.to_json() for event in seen[:-1]]
+        value = {**finished.to_json(), "hints": hints, "events": events_before}
         write(json.dumps(value, ensure_ascii=False, indent=2))
     elif finished.answer is not None and not output.json and not output.stream:
         write(finished.answer)

@@ -129,11 +129,9 @@ class Workspace:
             with self.open_parent(path) as (parent, name):
                 # O_NONBLOCK: opening a named pipe must not wait for a writer
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file:
-                    status = os.fstat(file.fileno())
-                    if stat.S_ISDIR(status.st_mode):
-                        raise ExecutorError(f"'{relative}' is a folder; find_files lists the files in it")
-                    if not stat.S_ISREG(status.st_mode):
+                # not os.fdopen, which leaves the descriptor of a folder open
+                with open(name, "rb", opener=lambda file, _: os.open(file, flags, dir_fd=parent)) as file:
+                    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                         raise ExecutorError(f"'{relative}' is not a regular file")
                     data = file.read(limit + 1)
         except OSError as error:

@@ -172,3 +172,12 @@ def test_a_file_and_a_folder_whose_state_is_a_link_are_no_workspaces(tmp_path: P
     for name in ("file", "w"):
         with pytest.raises(SetupError, match="cannot be used as the workspace"):
             Workspace(tmp_path / name)
+
+
+def test_reading_a_folder_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "folder").mkdir()
+    before = len([*Path("/dev/fd").iterdir()])
+    with pytest.raises(ExecutorError, match="'folder' is a folder"):
+        workspace.read("folder", limit=1)
+    assert len([*Path("/dev/fd").iterdir()]) == before
