@@ -26,7 +26,6 @@ from gbnf_server.system.errors import InputError
 if TYPE_CHECKING:
     from gbnf import Finding, Grammar
     from gbnf.requests.pool_filter import Selection
-    from gbnf.tools import Tool
 
 
 def compile_(
@@ -71,9 +70,9 @@ def compile_(
       gbnf compile --schema person.json              one JSON Schema
       gbnf compile --schema models.py:Person         one Python type
     """
-    from gbnf.requests.pool_filter import Selection
+    from gbnf.requests.pool_filter import Selection, filter_pool
 
-    misspelt: tuple[Finding, ...] = ()
+    misspelt: list[Finding] = []
     selection = Selection(())
     manifests = [*(paths or ()), *([] if schema is None else [Path(schema)])]
     sources = sources.with_paths(manifests, context)
@@ -86,7 +85,12 @@ def compile_(
         grammar, misspelt = _schema_grammar(schemas[0], options, strict=strict)
     else:
         with sources.open() as pool:
-            selection = Selection(pool) if query is None else _filtered(pool, query, max_tools)
+            selection = Selection(pool)
+            if query is not None:
+                from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
+
+                limit, providers = max_tools or MAX_TOOLS, configured_providers()
+                selection = filter_pool(pool, query, limit=limit, providers=providers)
             built_in = {"final_answer": final_answer, "ask_user": ask_user}
             grammar = options.choice().of_tools(
                 selection.kept, steps=tuple(step or ()), strict=strict, **built_in
@@ -108,27 +112,17 @@ def compile_(
             show_finding(stderr_console(), finding)
 
 
-def _schema_grammar(
-    file: str, options: GrammarOptions, *, strict: bool
-) -> tuple[Grammar, tuple[Finding, ...]]:
+def _schema_grammar(file: str, options: GrammarOptions, *, strict: bool) -> tuple[Grammar, list[Finding]]:
     """Return the grammar of a JSON Schema, and its misspelt keywords. Raises InputError."""
     from gbnf.tools.near_misses import misspelt_keywords
 
     content = read_schema_source(file).schema
     with errors_of(file):
         grammar = options.choice().of_schema(content)
-    misspelt = tuple(misspelt_keywords("", content))
+    misspelt = list(misspelt_keywords("", content))
     if strict and misspelt:
         raise InputError(f"{source_name(file)}: {'; '.join(map(str, misspelt))}")
     return grammar, misspelt
-
-
-def _filtered(pool: tuple[Tool, ...], query: str, max_tools: int | None) -> Selection:
-    """Return the tools that the pool filter keeps for a request, and why it drops the others."""
-    from gbnf import filter_pool
-    from gbnf_server.planner.options import MAX_TOOLS  # with the planner: 100 ms
-
-    return filter_pool(pool, query, limit=max_tools or MAX_TOOLS, providers=configured_providers())
 
 
 def _show_report(grammar: Grammar, selection: Selection) -> None:

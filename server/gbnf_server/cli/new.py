@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from gbnf.errors import ManifestError
-from gbnf_server.cli.output import say, write
-from gbnf_server.system.errors import SetupError
+from gbnf_server.cli.output import say, write, writing
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _FILES = {
@@ -49,18 +48,16 @@ def new(
         raise typer.BadParameter(f"{name!r}: {error.problem}. {error.hint}", param_hint="DIR/NAME") from None
     names = {"name": name, "module": re.sub(r"\W", "_", name)}
     targets = [path / Template(file).substitute(names) for file in _FILES]
-    try:
-        path.mkdir(parents=True)
-        for target, template in zip(targets, _FILES.values(), strict=True):
-            text = (_TEMPLATES / template).read_text(encoding="utf-8")
-            with target.open("x", encoding="utf-8") as written:
-                written.write(Template(text).substitute(names))
-    except FileExistsError as error:
-        raise typer.BadParameter(
-            f"{error.filename} already exists. Choose another name", param_hint="DIR/NAME"
-        ) from None
-    except OSError as error:
-        raise SetupError(f"{path} cannot be written: {error.strerror or error}.") from None
+    with writing(f"{path} cannot be written"):
+        try:
+            path.mkdir(parents=True)
+            for target, template in zip(targets, _FILES.values(), strict=True):
+                text = (_TEMPLATES / template).read_text(encoding="utf-8")
+                with target.open("x", encoding="utf-8") as written:
+                    written.write(Template(text).substitute(names))
+        except FileExistsError as error:
+            problem = f"{error.filename} already exists. Choose another name"
+            raise typer.BadParameter(problem, param_hint="DIR/NAME") from None
     for target in targets:
         write(str(target))
     folder = shlex.quote(str(path.parent))

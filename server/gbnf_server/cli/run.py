@@ -242,9 +242,8 @@ def print_run(
         for hint in hints:
             say(hint)
     if output.json and not output.stream:
-        events_before = [event.to_json() for event in seen[:-1]]
-        value = {**finished.to_json(), "hints": hints, "events": events_before}
-        write(json.dumps(value, ensure_ascii=False, indent=2))
+        value = {"hints": hints, "events": [event.to_json() for event in seen[:-1]]}
+        write(json.dumps(finished.to_json() | value, ensure_ascii=False, indent=2))
     elif finished.answer is not None and not output.json and not output.stream:
         write(finished.answer)
     return finished
