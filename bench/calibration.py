@@ -13,7 +13,6 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
 from gbnf_bench.bfcl.ast_checker import is_right
@@ -24,7 +23,7 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.backends.opening import open_model
 from gbnf_server.executors import Workspace
 from gbnf_server.llama.token_values import ValueProbability
-from tables import parser_of
+from tables import parser_of, print_heads
 
 BINS = (0.0, 0.5, 0.7, 0.9, 0.99)
 CONFIRM_BELOW = (0.5, 0.6, 0.8, 0.9, 0.99)
@@ -99,8 +98,7 @@ def report(kind: str, judgements: Sequence[tuple[float, bool]]) -> None:
 def report_all(judgements: Mapping[str, Sequence[tuple[float, bool]]]) -> None:
     """Print the probability and the verdict of each value, by kind."""
     ranges = [f"{low:g}–{high:g}" for low, high in zip(BINS, (*BINS[1:], 1), strict=True)]
-    print(f"| values | n | right | {' | '.join(ranges)} | ECE | Brier | of the mean |")
-    print(f"|{'---|' * (6 + len(BINS))}")
+    print_heads(f"values | n | right | {' | '.join(ranges)} | ECE | Brier | of the mean")
     for kind, values in judgements.items():
         report(kind, values)
 
@@ -114,9 +112,9 @@ def main() -> None:
     args = parser.parse_args()
     model = open_model(args.model)
     judgements: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    entries = read_folder(args.folder, categories=("simple_python", "multiple"), limit=args.limit).entries
+    leaderboard = read_folder(args.folder, categories=("simple_python", "multiple"), limit=args.limit)
     with tempfile.TemporaryDirectory() as folder:
-        for entry in chain.from_iterable(entries.values()):
+        for entry in leaderboard.questions:
             for kind, share, right in judged(entry, model, folder):
                 judgements[kind].append((share, right))
     report_all(judgements)

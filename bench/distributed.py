@@ -168,11 +168,6 @@ def _counts(values: Iterator[str] | Sequence[str]) -> str:
 # the gateway
 
 
-def short_requests(folder: Path, count: int) -> list[dict[str, Any]]:
-    """Return requests whose tools fit the model's context in the full style, which vLLM's backend uses."""
-    return [body for body in requests_of(folder, 1000) if len(json.dumps(body)) < 2200][:count]
-
-
 def own_body(body: Mapping[str, Any], model: str, *, strict: bool) -> dict[str, Any]:
     """Return the body for vLLM itself. `strict` makes it enforce the schemas of the arguments."""
     tools = [{**tool, "function": {**tool["function"], "strict": strict}} for tool in body["tools"]]
@@ -265,8 +260,9 @@ def main() -> None:
         planner_table(opened, options.levels, queries)
         if options.data is not None:
             print()
-            requests = short_requests(options.data, options.runs)
-            gateway_table(url, options.levels, requests)
+            # their tools fit the model's context in the full style, which vLLM's backend uses
+            short = [body for body in requests_of(options.data, 1000) if len(json.dumps(body)) < 2200]
+            gateway_table(url, options.levels, short[: options.runs])
 
 
 if __name__ == "__main__":

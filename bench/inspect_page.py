@@ -9,8 +9,6 @@ shows the words that are typed, and until the pool of a request is shown, for th
 request. Needs playwright and Chromium.
 """
 
-# a program that prints
-
 from __future__ import annotations
 
 import random

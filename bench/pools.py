@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,7 +79,7 @@ class Row:
 def read_data(data: Path) -> tuple[list[Tool], list[tuple[str, dict[str, Any]]]]:
     """Return the functions of the leaderboard as tools, and requests with a valid call that they expect."""
     categories = [*HELD_OUT, *(name for names in DEVELOPMENT for name in names)]
-    entries = [*chain.from_iterable(read_folder(data, categories=categories).entries.values())]
+    entries = read_folder(data, categories=categories).questions
     by_name = pool_of(entries)
     calls = [call for entry in entries if (call := _expected(entry, by_name)) is not None]
     return list(by_name.values()), calls

@@ -39,11 +39,6 @@ if TYPE_CHECKING:
 SUITE = Path(__file__).parent / "suites" / "representative.toml"
 
 
-def calls_of(planner: Planner, query: str) -> list[ModelCalled]:
-    """Return the calls of the model in a run."""
-    return [event for event in planner.stream(query, text=False) if isinstance(event, ModelCalled)]
-
-
 def main(
     runs: Annotated[int, typer.Option(min=1, help="Requests of the suite.")] = 8,
     steps: Annotated[int, typer.Option(min=2, help="Steps of a run, at most.")] = 5,
@@ -70,7 +65,8 @@ def main(
         with tempfile.TemporaryDirectory() as folder, opened() as backend:
             planner = Planner(bundled_tools(), backend, options, context=Context(Workspace(Path(folder))))
             for query in queries:
-                calls = calls_of(planner, query)
+                events = planner.stream(query, text=False)
+                calls = [event for event in events if isinstance(event, ModelCalled)]
                 for before, call in pairwise(calls):
                     before_tokens = before.usage.prompt_tokens
                     shares.append(100 * min(call.usage.cached_tokens, before_tokens) / before_tokens)

@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +102,7 @@ def pool_of(entries: Sequence[LeaderboardEntry], *, without: Collection[str] = (
 
 def request_set(categories: Sequence[str], data: Path, *, without: Collection[str] = ()) -> RequestSet:
     """The requests of these categories, `without` the functions of these names."""
-    entries = [*chain.from_iterable(read_folder(data, categories=categories).entries.values())]
+    entries = read_folder(data, categories=categories).questions
     tools = pool_of(entries, without=without)
     requests = [
         (_request(entry), tools[name])
@@ -147,9 +146,8 @@ def main(
     if model is not None:
         rankers[model.stem] = EmbeddingRanker(ModelEmbeddings(model))
     held_out = request_set(HELD_OUT, folder)
-    entries = read_folder(folder, categories=HELD_OUT).entries
-    every = chain.from_iterable(entries.values())
-    names = {function["name"] for entry in every for function in entry.functions}
+    entries = read_folder(folder, categories=HELD_OUT).questions
+    names = {function["name"] for entry in entries for function in entry.functions}
     development = [request_set(categories, folder, without=names) for categories in DEVELOPMENT]
     firsts = " | ".join(f"first {k}" for k in KS)
     table = new_table(

@@ -91,11 +91,6 @@ def tool(number: int, properties: int = 4) -> Tool:
     return replace(described, function=lambda _arguments, _context: {"done": True})
 
 
-def planner(tools: list[Tool], folder: Path) -> Planner:
-    """Return a planner over tools that return a constant."""
-    return Planner(tools, Known(), PlannerOptions(max_tools=16), context=Context(Workspace(folder)))
-
-
 def cpu_ms(work: Callable[[], Any]) -> float:
     """Return the CPU time of some work in ms."""
     began = time.process_time()
@@ -108,7 +103,7 @@ def costs(kind: str, size: int, folder: Path, repeat: int) -> tuple[float, float
     tools = [tool(number) for number in range(size if kind == "pool" else 8)]
     if kind == "schema":
         tools = [tool(number, size) for number in range(8)]
-    runner = planner(tools, folder)
+    runner = Planner(tools, Known(), PlannerOptions(max_tools=16), context=Context(Workspace(folder)))
     history = [Exchange(f"look up number {number}", f"It is {number}.") for number in range(size)]
     earlier = history if kind == "history" else ()
     wanted = tools[0].name

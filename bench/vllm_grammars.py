@@ -113,12 +113,6 @@ def constructs_table(url: str, model: str, seeds: int) -> None:
         print(f"| {name} | {' | '.join(kinds)} |", flush=True)
 
 
-def schemas(every: int) -> Iterator[tuple[str, Any]]:
-    """Yield MaskBench's schemas, with their ids."""
-    for case in load_cases(every=every):
-        yield case.id, case.schema
-
-
 def functions(folder: Path, count: int) -> Iterator[tuple[str, Any]]:
     """Yield the schemas of BFCL's functions."""
     for number, request in enumerate(requests_of(folder, count)):
@@ -162,7 +156,8 @@ def main() -> None:
         constructs_table(url, backend.model_name(), options.seeds)
         print()
         print_heads("grammars of | number | complete | truncated | loosened | refused | error | slowest, s")
-        grammars_row(backend, "MaskBench", [*schemas(options.every)])
+        cases = [(case.id, case.schema) for case in load_cases(every=options.every)]
+        grammars_row(backend, "MaskBench", cases)
         if options.data is not None:
             grammars_row(backend, "BFCL's functions", [*functions(options.data, 40)])
 

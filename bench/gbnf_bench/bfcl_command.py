@@ -43,7 +43,7 @@ def check_grammars(leaderboard: Leaderboard, console: Console) -> bool:
     engine = GrammarChecker.load(model_path())
     results: list[CompileReport] = []
     with progress_bar(console) as progress:
-        task = progress.add_task("", total=sum(map(len, leaderboard.entries.values())))
+        task = progress.add_task("", total=len(leaderboard.questions))
         for category, entries in leaderboard.entries.items():
             progress.update(task, description=category)
             results.append(compile_all(entries, engine))

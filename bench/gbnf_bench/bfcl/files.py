@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -67,6 +68,11 @@ class Leaderboard:
 
     entries: Mapping[str, tuple[LeaderboardEntry, ...]]
     left_out: tuple[str, ...]
+
+    @property
+    def questions(self) -> list[LeaderboardEntry]:
+        """The entries of all categories."""
+        return [*chain.from_iterable(self.entries.values())]
 
 
 def read_folder(folder: Path, *, categories: Sequence[str] = (), limit: int | None = None) -> Leaderboard:

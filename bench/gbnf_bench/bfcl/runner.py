@@ -100,8 +100,7 @@ class LeaderboardRun(Runs[Question]):
         self._answers = _LastAnswer(partial(answer, backend))
         self.jobs = tuple(
             Question(entry, configuration, self._fingerprint(entry, configuration, model))
-            for entries in leaderboard.entries.values()
-            for entry in entries
+            for entry in leaderboard.questions
             for configuration in configurations
         )
 
