@@ -23,9 +23,9 @@ from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.planner.events import CallModel, RunStarted
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
-from gbnf_server.planner.preference import preference, read_choice
-from gbnf_server.planner.requested_tools import choice_scores
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.small_models.preference import preference, read_choice
+from gbnf_server.planner.small_models.requested_tools import choice_scores
 from gbnf_server.system.folders import manifests_path
 from tables import new_table, parser_of, show
 

@@ -23,8 +23,8 @@ from typing import Any
 from gbnf_server.backends.base import Usage
 from gbnf_server.inspect.inspection import Inspection
 from gbnf_server.llama.token_values import Candidate, TracedToken
-from gbnf_server.planner.recording import RecordedCall
-from gbnf_server.planner.run_files import RecordedRun
+from gbnf_server.planner.runs.recording import RecordedCall
+from gbnf_server.planner.runs.run_files import RecordedRun
 from tables import new_table, show
 
 WORDS = [word.encode() for word in ("the ", "trip ", '"', "{", "}", "\n", " ", "é", "日本", "12", ", ")]

@@ -247,7 +247,7 @@ def run_suites(task: BenchTask, names: Sequence[str], manifests: Sequence[Path] 
     from gbnf_bench.runner import Bench
     from gbnf_server.cli.config import configured_providers
     from gbnf_server.cli.default_model import choose_model
-    from gbnf_server.planner.fingerprints import identity
+    from gbnf_server.planner.runs.fingerprints import identity
     from gbnf_server.system.folders import manifests_path
 
     pool = load_manifests(manifests or manifests_path())

@@ -23,7 +23,7 @@ from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.cli.output import escape_line, progress_bar, write
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.grammar_checker import GrammarChecker
-from gbnf_server.planner.fingerprints import identity
+from gbnf_server.planner.runs.fingerprints import identity
 
 FAULTS_SHOWN = 20
 LLAMA_SERVER = "llama-server"

@@ -29,8 +29,8 @@ from gbnf_bench.tables import (
 from gbnf_server.inspect.pages.rendering import PAGES, content_security_policy, read_assets, render_template
 from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
-from gbnf_server.planner.grammar_lines import GrammarLines
-from gbnf_server.planner.run_files import read_events, run_of_events
+from gbnf_server.planner.runs.grammar_lines import GrammarLines
+from gbnf_server.planner.runs.run_files import read_events, run_of_events
 
 OUTCOMES = ("converged", "answered, wrong", "salvaged", "blocked", "exhausted", "failed")
 """The outcomes of a run, the best first; the page has a colour for each."""

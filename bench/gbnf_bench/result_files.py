@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gbnf_bench.errors import ResultsFileError
-from gbnf_server.planner.run_files import RunFileError
+from gbnf_server.planner.runs.run_files import RunFileError
 from gbnf_server.system.errors import SetupError
 
 _Read = TypeVar("_Read")

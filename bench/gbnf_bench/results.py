@@ -26,8 +26,8 @@ from gbnf_bench.runner import RunOptions
 from gbnf_bench.scoring import RunScore, score
 from gbnf_bench.statistics import estimate
 from gbnf_server.planner.events import StepOffer
-from gbnf_server.planner.grammar_lines import GrammarLines
-from gbnf_server.planner.run_files import read_step_grammars
+from gbnf_server.planner.runs.grammar_lines import GrammarLines
+from gbnf_server.planner.runs.run_files import read_step_grammars
 
 FORMAT = 2
 

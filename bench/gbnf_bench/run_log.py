@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from gbnf_bench.snapshots import Snapshot
-from gbnf_server.planner import run_log
+from gbnf_server.planner.runs import run_log
 
 Key: TypeAlias = tuple[str, str, str, int]
 """Suite, case, configuration, number of the run."""

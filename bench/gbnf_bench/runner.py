@@ -24,11 +24,11 @@ from gbnf_server.backends.base import Backend
 from gbnf_server.executors import Context, run_executor
 from gbnf_server.planner.drivers import RunEnvironment, drive, steady_clock
 from gbnf_server.planner.events import Event, StepOffer, StepStarted
-from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
-from gbnf_server.planner.recording import grammar_text
-from gbnf_server.planner.run_files import read_events
+from gbnf_server.planner.runs.fingerprints import digest, options_identity, tool_identity
+from gbnf_server.planner.runs.recording import grammar_text
+from gbnf_server.planner.runs.run_files import read_events
 from gbnf_server.planner.tool_offer import grammar_of_step
 
 
@@ -91,7 +91,7 @@ class Runs(ABC, Generic[_Job]):
 
     @abstractmethod
     def run(self, job: _Job) -> RunRecord:
-        """Execute one job. Raises what is no result of a run (`gbnf_server.planner.run_log`)."""
+        """Execute one job. Raises what is no result of a run (`gbnf_server.planner.runs.run_log`)."""
 
     def remaining(self, log: RunLog) -> tuple[_Job, ...]:
         """Return the jobs without a record of the same fingerprint in the log."""

@@ -29,7 +29,7 @@ from gbnf_bench.errors import InvalidSuiteError, KeyPath, SuiteFieldError
 from gbnf_bench.expectations import is_satisfiable, step_number
 from gbnf_bench.snapshots import OUTBOX
 from gbnf_server.executors.calendar_file import FILE as CALENDAR
-from gbnf_server.planner.fingerprints import digest
+from gbnf_server.planner.runs.fingerprints import digest
 from gbnf_server.system.folders import manifests_path, suites_path
 
 

@@ -1,7 +1,7 @@
 """What calls have of a request, and what of it is left for others. Pure.
 
 `with_values_left` and others restrict the schema of the next call by it; the planner ends a run by it
-(`gbnf_server.planner.progress`).
+(`gbnf_server.planner.small_models.progress`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from itertools import chain
 from typing import Any, Final
 
 from gbnf.partial_json import locate
-from gbnf.requests.values import ADDRESS, FOLDER_ARGUMENT, LONGEST_REQUEST, QUOTED, TERM, names_in, numbers_in
+from gbnf.requests import wording
+from gbnf.requests.phrases import ADDRESS, QUOTED
+from gbnf.requests.values import FOLDER_ARGUMENT, LONGEST_REQUEST, TERM, names_in, numbers_in
 from gbnf.strict_json import json_of
 from gbnf.tools.tool import Tool
 
@@ -53,7 +55,6 @@ def has_values_for_another(request: str, calls: Sequence[Mapping[str, Any]], abo
     return bool(taken_kinds and left_kinds) and (len(calls) == 1 or taken_kinds <= left_kinds)
 
 
-_LISTED: Final = re.compile(r"(?:\s|[,;/&$€£%]|\b(?:and|or|then|e|o|und|et|y)\b)*", re.IGNORECASE)
 _ITEM: Final = r"[^\s,;?!\"'()]*[^\s,;?!\"'().]"
 _WORD_LIST: Final = re.compile(
     rf"(?<![^\s,;?!\"'()]){_ITEM}(?:, {_ITEM}){{0,20}},? (?:and|or) {_ITEM}"  # at most so many: linear time
@@ -141,7 +142,7 @@ def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
     # also without the marks around them
     texts = (text for match in matches for text in (match, match.strip("'`*_{}|~/=-")))
     named = sorted({text for text in texts if "@" in text[1:]})
-    is_to_others = _RECIPIENT.search(request) is not None and not _ONESELF.search(request)
+    is_to_others = _RECIPIENT.search(request) is not None and not wording.ONESELF.search(request)
 
     def restriction(schema: Any) -> dict[str, Any]:
         from gbnf.schema.validators import violation  # noqa: PLC0415  # few tools have patterns
@@ -161,12 +162,6 @@ def with_known_addresses(tool: Tool, context: str, request: str = "") -> Tool:
 
 _RECIPIENT: Final = re.compile(
     rf"(?<!\bof )(?<!\bfrom )(?<!\bby )(?<!\bdi )(?<!\bda )(?<![\w.+-]){ADDRESS}", re.IGNORECASE
-)
-_ONESELF: Final = re.compile(
-    r"\b(?:me|myself|us|ourselves|my (?:own|e-?mail|inbox|address)|mi|ci|io|noi|fammi|dammi|vorrei|I want"
-    r"|I['’]d like|mi[ao] (?:e-?mail|posta|casella)|\w+[aei]rmi"
-    r"|(?:manda|invia|scrivi|spedisci|inoltra|gira|da|di)m[ie]\w*)\b",
-    re.IGNORECASE,
 )
 
 
@@ -232,7 +227,7 @@ def _is_related(request: str, used: str, unused: str) -> bool:
     ):
         return True
     between = request[min(first.end(), second.end()) : max(first.start(), second.start())]
-    return _LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
+    return wording.LISTED.fullmatch(re.sub(r"[\d.]+", "", between)) is not None
 
 
 def takes_more(

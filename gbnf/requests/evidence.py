@@ -22,16 +22,10 @@ from inspect import unwrap
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
+from gbnf.requests import wording
 from gbnf.requests.coverage import argument_values, calls_text
 from gbnf.requests.ranking import word_stems
-from gbnf.requests.values import (
-    LONGEST_REQUEST,
-    RequestNumber,
-    dates_in,
-    names_in,
-    names_month,
-    numbers_in,
-)
+from gbnf.requests.values import LONGEST_REQUEST, RequestNumber, dates_in, names_in, names_month, numbers_in
 from gbnf.tools.tool import Tool
 
 _DESCRIPTION_WORDS: Final = 2
@@ -42,27 +36,8 @@ _DATE_FORM: Final = re.compile(r"\b(?:YYYY([-/.])MM\1DD|MM([-/.])DD\2YYYY|DD([-/
 _EXAMPLES: Final = re.compile(r"(?:\be\.g\.|\bfor example|\bsuch as)(.+)", re.IGNORECASE | re.DOTALL)
 _QUOTED_OPTION: Final = re.compile(r"(?<!\w)(['\"`])([^'\"`]{1,40})\1(?!\w)")
 _PLAUSIBLE_YEAR: Final = re.compile(r"(?:1[6-9]|20)\d\d")
-_MEASURE: Final = re.compile(
-    r"\bin ((?:kilo|centi|milli)?met(?:er|re)s?|miles?|feet|inch(?:es)?|yards?|(?:kilo)?grams?|pounds?"
-    r"|celsius|fahrenheit|kelvin|hours?|minutes?|seconds?)\b"
-    r"|\d\s?((?!(?:and|or|to|of|with|for|by|is|at|in|on|as|x|th|st|nd|rd|times|percent|e|o|di)\b)[^\W\d_]+)\b",
-    re.IGNORECASE,
-)
-"""A unit, or a number with its unit."""
-_UNITS: Final = (
-    frozenset({
-        "mm", "cm", "m", "km", "in", "ft", "yd", "mi", "inch", "inches", "foot", "feet", "yard", "yards",
-        "mile", "miles", "meter", "meters", "metre", "metres", "kilometer", "kilometers", "centimeters",
-    }),
-    frozenset({"g", "kg", "gram", "grams", "kilogram", "kilograms", "lb", "lbs", "pound", "pounds", "oz"}),
-    frozenset({"c", "f", "k", "celsius", "fahrenheit", "kelvin"}),
-)  # fmt: skip
-"""Names of units that measure the same."""
 _DEFAULT: Final = re.compile(r"\bdefaults?(?: value)?(?: (?:is|to))?:? (['\"`]?)([\w-]+)\1", re.IGNORECASE)
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
-_REJECTS: Final = re.compile(
-    r"n't\b|\b(?:not|without|instead of|rather than|non|senza|invece)\b", re.IGNORECASE
-)
 _LISTED_SHARE: Final = 0.5
 """Of the words of a list's enum value: "3 goals" supports "goals scored"."""
 
@@ -185,7 +160,7 @@ def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evid
     description; or a default unit by the only unit of the request, if both measure the same.
     """
     properties, evidence_of = tool.model_args().get("properties", {}), evidence.arguments.get(tool.name, {})
-    units = {(unit or counted).casefold() for unit, counted in _MEASURE.findall(evidence.request)}
+    units = {(unit or counted).casefold() for unit, counted in wording.MEASURE.findall(evidence.request)}
     is_one = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(evidence.request)) < 2
 
     def stated(name: str, value: Any) -> Any:
@@ -200,10 +175,10 @@ def with_stated_choices(arguments: Mapping[str, Any], tool: Tool, evidence: Evid
         )
         choices = choices or tuple(text for text in options if _has_word(evidence.request, text))
         choices = choices if is_one else ()
-        kind = next((kind for kind in _UNITS if value.casefold() in kind), frozenset[str]())
+        kind = next((kind for kind in wording.UNITS if value.casefold() in kind), frozenset[str]())
         if not choices and "unit" in name.lower() and len(units) == 1 and units <= kind:
             choices = tuple(units)
-        return choices[0] if len(choices) == 1 and not _REJECTS.search(evidence.request) else value
+        return choices[0] if len(choices) == 1 and not wording.REJECTS.search(evidence.request) else value
 
     return {name: stated(name, value) for name, value in arguments.items()}
 
@@ -236,7 +211,7 @@ def _of_argument(
     values = tuple(_as_values(numbers, item.get("type"), f"{name} {declared.get('description')}"))
     is_named |= "year" in name.lower() and any(_PLAUSIBLE_YEAR.fullmatch(value) for value in values)
     is_named |= "month" in name.lower() and names_month(request)
-    is_named |= "unit" in name.lower() and "enum" not in item and _MEASURE.search(request) is not None
+    is_named |= "unit" in name.lower() and "enum" not in item and wording.MEASURE.search(request) is not None
     is_affirmed = is_named and declared.get("type") == "boolean"
     return ArgumentEvidence(
         is_named or bool(choices) or _is_described(stems, declared),

@@ -1,4 +1,4 @@
-"""Search for markers (words and phrases) in a request.
+"""Search for markers (words and phrases) in a request, and what paths, addresses and quotes look like.
 
 Case, accents and the kind of apostrophe are ignored. A marker starts and ends at the boundaries of words
 ("qua" is not in "qualcosa", "annulla" is in "l'annulla"), and a phrase does not cross the end of a clause.
@@ -13,9 +13,18 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gbnf.schema_caches import schema_cache
+
+ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
+"""Of electronic mail, as people write it."""
+QUOTED: Final = re.compile(
+    r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
+)
+PATH: Final = re.compile(
+    r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
+)
 
 UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_OR_STOP = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+|(?P<stop>[,;:!?()\[\]{{}}\n]|\.(?=\s|$))|[\0@]")

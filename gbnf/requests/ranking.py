@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, Protocol
 
-from gbnf.requests.phrases import UNSPACED, plain_text
-from gbnf.requests.values import OPERATIONS, QUOTED, most_calls, names_kind_of_file, numbers_in
+from gbnf.requests import wording
+from gbnf.requests.phrases import QUOTED, UNSPACED, plain_text
+from gbnf.requests.values import most_calls, names_kind_of_file, numbers_in
 from gbnf.schema.keywords import walk
 from gbnf.schema_caches import schema_cache
 from gbnf.tools.tool import Tool
@@ -67,71 +68,23 @@ _PHRASE_SCORE: Final = math.log1p(_COMMON) * _FIELDS["affinity"][0] / (_FIELDS["
 _PURPOSE: Final = frozenset(("name", "description", "values"))
 """The fields that say what a tool does, rather than what it is about or how it is called."""
 
-_ENGLISH: Final = """
-a an the and or of to in on at by for from with into is are was were be been being am do does did have has
-had i you he she it we they me us him them my your his her its our their this that these those as if not no
-can could would should will shall may might must what which who how when where why please there than so let
-get s t d m re ve ll want need like tell give help know
-"""
-_ITALIAN: Final = """
-un uno una il lo la i gli le l e ed o od di a ad da in con su per tra fra del dello della dei degli delle dell
-al allo alla ai agli alle all dal dallo dalla dai dagli dalle dall nel nello nella nei negli nelle nell sul
-sullo sulla sui sugli sulle sull che chi cui non si no se come quando dove perche quale quali quanto quanti
-quanta quante cosa cos c ci vi mi ti io tu lui lei noi voi loro me te mio mia miei mie tuo tua suo sua nostro
-vostro questo questa questi queste quello quella quelli quelle sono sei siamo siete era essere ho hai ha
-abbiamo avete hanno avere vorrei voglio puoi potresti posso devo favore dimmi dammi fammi aiutami
-"""
-_STOP_WORDS: Final[Mapping[str, frozenset[str]]] = {
-    "english": frozenset(_ENGLISH.split()),
-    "italian": frozenset(_ITALIAN.split()),
-}
-"""Words that say nothing of a tool, by language and without accents."""
-_LANGUAGES: Final = {"en": "english", "it": "italian"}
 
+_LANGUAGES: Final = {"en": "english", "it": "italian"}
 _ARITHMETIC: Final = re.compile(
     r"\d\s*[*×÷^+]\s*\d|\d\s+[-−/]\s+\d|\d\s?%"
-    rf"|\d ?(?:{'|'.join(OPERATIONS)}) [$€£]?\d"
+    rf"|\d ?(?:{'|'.join(wording.OPERATIONS)}) [$€£]?\d"
 )
 _ASKING: Final = ((_ARITHMETIC, " calculate expression"), (re.compile(r"\bhow late is it\b"), " time"))
 """What a request asks for in other words, such as an arithmetic expression."""
 _STATED: Final = re.compile(r"(\w\.[a-z]\w{1,4}\b\W{1,3}should (?:now )?)read\b")
 """What a file is to contain: nothing is read."""
 _PATH: Final = re.compile(r"(?<!\S)[\w~.-]*(?:/[\w.-]+)+|(?<!\S)[\w-]+\.[a-z]\w{1,4}\b(?!@)")
-_PLACE: Final = re.compile(
-    r"\b(?:in|under|within|inside|into|from|of|at|sotto|nell[ao']|nel|dentro|dall[a']|dal|della|del|di)"
-    r"(?:\s+(?!(?:and|or|then|to|e|ed|o|poi|calendar\w*|agenda)\b)\w+){1,3}"
-)
-"""Words that say where something is; an event is put into a calendar."""
-_FORBIDDEN: Final = re.compile(
-    r"\b(?:do not|don['’]?t|never|without|non|senza)(?:\s+(?!forget|dimentic)\w+){1,3}"
-)
-"""Words that say what not to do."""
-_SOUGHT_FOR: Final = re.compile(
-    r"(\b(?:propose|suggest|find|list|show|check|proponi|suggerisci|trova|cerca|mostra|elenca)\b"
-    r"(?:(?! (?:and|then|e|poi) )[^.,;:?!]){0,200}?)"
-    r"\b(?:for (?:an?|the|my|our)|per (?:una?|il|la|mi[ao])\b|per (?:un|l)['’])\s*\w+"
-)
-"""What something is looked for: a slot for a meeting."""
-_TOLD: Final = re.compile(
-    r"\b(?:did|have|had) (?:i|we) (?:\w+ )??(?!have|need|want)\w+"
-    r"|\b(?:what|where|which|that|all|when|how|everything) (?:i|we) (?:(?:have|had|already|just|once) )*"
-    r"(?!have|need|want|wish|would|d|ll|must|should|am|can|could|may|to|ve)\w+"
-    r"|\b(?:i|we) (?:(?:ve|have|had|already|just|once) )+(?!to|need|want)\w+"
-    r"|\b(?<!as )(?<=s )(?:i|we) (?:keep|store|own)\b|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
-)
-"""What the person does or did: where did I put it, what I wrote."""
-_CLAUSE_END: Final = re.compile(r" (?:and|then|e|poi) ")
-_WHERE_TO: Final = re.compile(r"(?:in|into|to|on|onto|at|al|alla|nel\w*|sul\w*) ")
 _GOVERNED: Final = 6
 """Words from a verb to the phrase that says where to, at most."""
 _MOST_ASKED_FOR: Final = 2
 """Tools that a word may ask for; one of more tools says what they are about."""
 _FILE: Final = re.compile(r"(?<!\S)[\w~./-]*\w\.(?!com\b|org\b|net\b)[a-z]\w{1,4}\b(?![@.]\w)")
 """The name of a file with its suffix."""
-_CONTENT: Final = re.compile(
-    r"\b(?:what(?: is|.?s) (?:written )?(?:in|inside)|contents? of|text of (?=\S*\w\.\w)"
-    r"|(?:cosa|che) c.e (?:in|nel\w*)|contenut[oi] (?:di|del\w*)|testo (?:di|del\w*) (?=\S*\w\.\w))\b"
-)
 _IMPLIED: Final = (
     (_PATH, "file"),
     (re.compile(r"\w@\w"), "mail"),
@@ -211,7 +164,9 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
     the person did, or what is done with another tool, by one of its phrases.
     """
     unquoted = _PATH.sub(" ", QUOTED.sub(" ", _asked(query)))
-    without = _SOUGHT_FOR.sub(r"\1", _PLACE.sub(" ", _TOLD.sub(" ", _FORBIDDEN.sub(" ", unquoted))))
+    without = wording.SOUGHT_FOR.sub(
+        r"\1", wording.PLACE.sub(" ", wording.TOLD.sub(" ", wording.FORBIDDEN.sub(" ", unquoted)))
+    )
     words = dict.fromkeys(_WORD.findall(without))
     languages = _languages(_WORD.findall(unquoted))
     terms = {word: _terms(word, languages) for word in islice(words, _MAX_QUERY_WORDS)}
@@ -246,9 +201,9 @@ def asking_words(query: str, tools: Sequence[Tool]) -> dict[Tool, frozenset[str]
 
 def _governing(spaced: str, phrases: Iterable[str]) -> Iterator[str]:
     """Yield the words before phrases that say where to: "put" of "put it in my calendar"."""
-    for phrase in filter(_WHERE_TO.match, phrases):
+    for phrase in filter(wording.WHERE_TO.match, phrases):
         before = spaced[: spaced.index(f" {phrase} ")]
-        yield from _CLAUSE_END.split(before)[-1].split()[-_GOVERNED:]
+        yield from wording.CLAUSE_END.split(before)[-1].split()[-_GOVERNED:]
 
 
 def _spaced(query: str) -> str:
@@ -342,7 +297,7 @@ def names_file(query: str) -> bool:
 def has_content_of(query: str) -> bool:
     """Return whether the first part of a request is about what is in something: send Anna what is in it."""
     text = QUOTED.sub(" ", plain_text(query))
-    content = _CONTENT.search(text)
+    content = wording.CONTENT_OF.search(text)
     return content is not None and most_calls(text[: content.start()]) == 1
 
 
@@ -375,7 +330,7 @@ def request_language(query: str, tools: Sequence[Tool]) -> str:
     described = {"en", *(code for tool in tools for code in tool.descriptions)} & _LANGUAGES.keys()
     if len(described) == 1:
         return "en"
-    counts = {code: sum(word in _STOP_WORDS[_LANGUAGES[code]] for word in words) for code in described}
+    counts = {code: sum(word in wording.STOP_WORDS[_LANGUAGES[code]] for word in words) for code in described}
     if list(counts.values()).count(max(counts.values())) > 1:  # stemmers take time to import
         for code in described:
             texts = [tool.descriptions[code] for tool in tools if code in tool.descriptions]
@@ -481,7 +436,8 @@ def _stemmed(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _languages(words: Sequence[str]) -> tuple[str, ...]:
     """Return the language of a text, by its stop words; all languages if that is not clear."""
     counts = {
-        language: sum(word in stop_words for word in words) for language, stop_words in _STOP_WORDS.items()
+        language: sum(word in stop_words for word in words)
+        for language, stop_words in wording.STOP_WORDS.items()
     }
     return tuple(language for language, count in counts.items() if count == max(counts.values()))
 
@@ -492,7 +448,7 @@ def _terms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
     An Italian word also has the form of an imperative without pronouns, which an affinity may have: "leggi"
     of "leggili". Nouns end like that, too, so its stem would be that of other words: "giorno" of "giornali".
     """
-    if any(word in _STOP_WORDS[language] for language in languages):
+    if any(word in wording.STOP_WORDS[language] for language in languages):
         return ()
     stems = [f"{language}:{_stem(word, language)}" for language in languages]
     if "italian" in languages and (imperative := _PRONOUNS.sub("", word)) != word:

@@ -1,186 +1,35 @@
-"""The texts of a call as its request has them: in its spelling, dictated, read from files. Pure."""
+"""What a request says of the files and messages of a call: which it means, and what is in them. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final
 
+from gbnf.requests import wording
+from gbnf.requests.phrases import ADDRESS, PATH
 from gbnf.requests.values import (
-    ADDRESS,
     FOLDER_ARGUMENT,
     LONGEST_REQUEST,
-    OPERATIONS,
-    PATH,
-    QUOTED,
+    PLAIN_NUMBER,
     TERM,
     asks_for_several,
-    names_in,
+    paths_in,
 )
 from gbnf.strict_json import scalars_of
 from gbnf.tools.tool import Tool
 
-_DESTINATION: Final = re.compile(
-    # from the first space of a run, so that a request of spaces takes linear time
-    r"(?<![\s,:;])[\s,:;]++(?:to|in|into|as|at|for|a|nel|nella|su|come|per)\s*$",
-    re.IGNORECASE,
-)
-
-
-_UTC: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::00)?(?:Z|\+00:00)")
-_ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECASE)
-
-
-def as_requested(arguments: Mapping[str, Any], request: str, results: str = "") -> dict[str, Any]:
-    """Return the arguments of a call with their texts as the request spells them.
-
-    A text that is only the end of a path of the request becomes that path; one that has another text of the
-    call after a preposition at its end loses it, as in "buy oats to list.txt", or becomes the text that the
-    request quotes in it; a text that the request has in other letter case is written as there; and one
-    with most words of what is to be written, "the text oats and honey to list.txt", and no others, becomes
-    that, as does one that begins with it, unless it describes a text: "write a poem to a.txt". A list some of
-    whose texts are in the request has none that are neither there nor in `results`, those so far, if the
-    first ones have digits or are addresses. Two numbers of a list that are written as one, 510 for "5,10 and
-    15", become the first of them. The two times of "from 14:00 to 16:30" become one interval. A calculation
-    with numbers of "18 % of 250", or of "10 plus 5 times 4", becomes that of the request.
-    """
-    request = request[:LONGEST_REQUEST]
-    paths = [match[0].rstrip(".,;?!)") for match in PATH.finditer(request)]
-    quotes = [match[0][1:-1] for match in QUOTED.finditer(request)]
-    dictated = [(match["text"], match["marker"] is not None) for match in _DICTATED.finditer(request)]
-    names = names_in(request)
-    calculation, numbers, is_all = _calculation(request)
-    words_said = frozenset(TERM.findall(request.casefold()))
-    groups = words_said | frozenset(TERM.findall(results.casefold()))
-
-    ranges = [[start.zfill(5), end.zfill(5)] for start, end in _TIME_RANGE.findall(request)]
-    joined = {int(match[1] + match[2]): int(match[1]) for match in _TWO_NUMBERS.finditer(request)}
-    integers = {int(digits) for digits in re.findall(r"\b\d{1,18}\b", request)}
-    listed = {number: first for number, first in joined.items() if number not in integers}
-
-    def completed(text: str, _name: str) -> str:
-        if request and _UTC.fullmatch(text) and not _ZONE.search(request):
-            return text[: len("2026-01-05T09:00")]
-        owners = [path for path in paths if path.endswith(f"/{text}")] if text else []
-        return owners[0] if owners and request.count(text) == request.count(owners[0]) else text
-
-    def spelled(text: str, _name: str) -> str:
-        if calculation and _ARITHMETIC.fullmatch(text):
-            written = sorted(_NUMBERS.findall(text))
-            if written == numbers or (is_all and len(written) > 1 and set(written) < set(numbers)):
-                return calculation  # a small model divides 18 by 250
-        inside = [other for other in texts if other != text and len(other) > 1 and other in text]
-        if inside and (quoted := [quote for quote in quotes if quote in text and quote not in texts]):
-            return quoted[0]
-        for other in inside:
-            rest = text.removesuffix(other)
-            if len(rest) < len(text) and (destination := _DESTINATION.search(rest)) and destination.start():
-                text = rest[: destination.start()]
-            elif text in names and rest.endswith(", "):  # a city and its state, which is another argument
-                text = rest[:-2]
-        if len(dictated) == 1 and TERM.findall(text.casefold()) == TERM.findall(request.casefold()):
-            return dictated[0][0]  # a small model writes the request itself
-        for phrase, is_marked in dictated:
-            if _means(text, phrase, words_said) or _has_dictated(text, phrase, is_marked=is_marked):
-                return phrase
-        start = request.lower().find(text.lower())
-        is_same = text and len(request.lower()) == len(request) and len(text.lower()) == len(text)
-        return request[start : start + len(text)] if start >= 0 and is_same and text not in request else text
-
-    def supported(items: list[Any]) -> list[Any]:
-        if not all(isinstance(item, str) for item in items):
-            return items
-        if len(items) == 2 and [item[-5:] for item in items] in ranges:
-            return ["/".join(items)]
-        parts = {item: TERM.findall(item.casefold()) for item in items}
-        supported_items = [item for item in items if parts[item] and groups.issuperset(parts[item])]
-        return supported_items if any(re.search(r"[\d@]", item) for item in supported_items) else items
-
-    arguments = _each_text(arguments, completed, supported, listed)
-    texts = sorted(_texts_in(arguments), key=len, reverse=True)
-    return dict(_each_text(arguments, spelled))
-
-
-_NUMBERS: Final = re.compile(r"\b\d{1,15}(?:\.\d{1,9})?\b")
-_ARITHMETIC: Final = re.compile(r"(?=.*\d\W+\d)[\d\s.+*/%()=×÷−-]{1,60}")
-_OPERATORS: Final = re.compile(
-    r"%|\b(?:per ?(?:cent|cento)|times|multiplied|moltiplicato|divided?|diviso|plus|più|minus|meno|half|twice"
-    r"|double|squared?|root|cubed?|power|negative|metà|doppio|quadrato|radice)\b",
-    re.IGNORECASE,
-)
-
-
-_SIGNS: Final = {r"\*\*|\^": "**", "[*×]": "*", "÷": "/", r"\+": "+"} | {
-    words: expression.split()[1] for words, expression in OPERATIONS.items() if expression.count(" ") == 2
-}
-_SIGN: Final = re.compile(rf"\s*(?:{'|'.join(f'({sign})' for sign in _SIGNS)})\s*", re.IGNORECASE)
-_CHAIN: Final = re.compile(
-    rf"(?<![\w.,/-]){_NUMBERS.pattern}(?:{_SIGN.pattern}{_NUMBERS.pattern})+(?![\w/-]|[.,]\d|\s?%)",
-    re.IGNORECASE,
-)
-
-
-def _expression(request: str, chain: re.Match[str]) -> str:
-    """Return the expression of numbers and operations that follow one another in a request."""
-    parts, start, operators = [], chain.start(), tuple(_SIGNS.values())
-    for sign in _SIGN.finditer(request, chain.start()):
-        if sign.end() > chain.end():
-            break
-        parts += [request[start : sign.start()], operators[(sign.lastindex or 1) - 1]]
-        start = sign.end()
-    return " ".join([*parts, request[start : chain.end()]])
-
-
-def _calculation(request: str) -> tuple[str, list[str], bool]:
-    """Return the only calculation of a request, 10 plus 5 times 4, or 18 % of 250; "" if there is none.
-
-    Also its numbers, sorted, and whether a call with fewer of them is a part of it: it has three or more, all
-    of the request. Of numbers that the request has twice, nobody knows which are meant.
-    """
-    chains, in_request = [*_CHAIN.finditer(request)], _NUMBERS.findall(request)
-    if len(chains) == 1 and not _OPERATORS.search(_CHAIN.sub("", request)):
-        numbers = sorted(_NUMBERS.findall(chains[0][0]))
-        if all(in_request.count(number) == 1 for number in numbers):
-            is_all = 2 < len(numbers) == len(in_request) and "(" not in request
-            return _expression(request, chains[0]), numbers, is_all
-    if len(in_request) == 2 and len(_OPERATORS.findall(request)) < 2:
-        for words, expression in OPERATIONS.items():
-            pattern = rf"(?<![-−+*/^])({_NUMBERS.pattern}) ?{words} [$€£]?({_NUMBERS.pattern})"
-            if match := re.search(pattern, request, re.IGNORECASE):
-                return expression.format(match[1], match[2]), sorted([match[1], match[2]]), False
-    return "", [], False
-
-
-_TIME_RANGE: Final = re.compile(
-    r"\b(?:from|between|dalle|tra le) (\d{1,2}:\d\d) (?:to|and|until|till|alle|e le) (\d{1,2}:\d\d)\b",
-    re.IGNORECASE,
-)
-_TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
-_REFERS_BACK: Final = re.compile(
-    r"\b(?:it|them|(?:the|its|their) (?:same )?(?:texts?|contents?|results?|answers?|names?|list)|the same"
-    r"|what (?:is|it says|they say)|what's|(?:lo|il) (?:stesso|testo|contenuto|risultato)|la lista|i nomi"
-    r"|(?:ciò|quello) che|cosa (?:c'è|dice))\b",
-    re.IGNORECASE,
-)
-_REWORDED: Final = re.compile(
-    r"\b(?:summar|short|brief|translat|repl(?:y|ies)|answer|respon|count|how many|riassu|sintesi|traduc|rispo"
-    r"|quant[ie])",
-    re.IGNORECASE,
-)
-_APPENDS: Final = re.compile(
-    r"\b(?:add|append|aggiung\w+|accoda)\b(?:(?!\b(?:and|then|e|poi)\b)[^.;!?\n]){1,80}?"
-    r"\b(?:to|at the end of|in|a|al|alla|in fondo a)\s+(?:the file |il file |file )?"
-    rf"(?P<path>{PATH.pattern})",
-    re.IGNORECASE,
-)
+MOST_WORDS: Final = 2 / 3
+"""Of a text: one that has so many is about the same."""
 _CONTENT_NAME: Final = re.compile(r"(?:.*_)?(?:contents?|body|text|message)", re.IGNORECASE)
 
 
 def appends(request: str) -> str:
     """Return the file that a request adds something to: add a line with milk to list.txt; "" if none."""
-    match = _APPENDS.search(request[:LONGEST_REQUEST])
+    match = wording.APPENDS.search(request[:LONGEST_REQUEST])
     return match["path"].rstrip(".,;?!)") if match else ""
 
 
@@ -197,9 +46,9 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
     words = set(TERM.findall(" ".join(texts).casefold()))
     read = words - set(TERM.findall(request.casefold()))
     is_added = appends(request)
-    is_number = all(map(_NUMBERS.fullmatch, texts))  # then it is the answer itself
-    reworded = _REWORDED.search(request.replace("the answer", "") if is_number else request)
-    is_passed_on = read and _REFERS_BACK.search(request) and not reworded
+    is_number = all(map(PLAIN_NUMBER.fullmatch, texts))  # then it is the answer itself
+    reworded = wording.REWORDED.search(request.replace("the answer", "") if is_number else request)
+    is_passed_on = read and wording.REFERS_BACK.search(request) and not reworded
     if is_added:  # and what was read is no path that was found
         is_passed_on = len(texts) == 1 and not PATH.fullmatch(texts[0])
     if len(texts) < len(entries) or not is_passed_on:
@@ -213,10 +62,10 @@ def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[A
             return text if has_all else f"{texts[0].rstrip()}\n{text}"
         written = set(TERM.findall(text.casefold()))
         is_part = bool(written) and written <= words
-        has_most = len(read & written) >= _MOST_WORDS * len(read)
+        has_most = len(read & written) >= MOST_WORDS * len(read)
         return text if is_part or has_most else "\n".join(texts)
 
-    return dict(_each_text(arguments, filled))
+    return dict(each_text(arguments, filled))
 
 
 _PATH_ARGUMENT: Final = re.compile(
@@ -255,15 +104,6 @@ def with_known_paths(arguments: Mapping[str, Any], tool: Tool, context: str) -> 
     return {name: path(name, value) for name, value in arguments.items()}
 
 
-_ONLY: Final = re.compile(
-    r"please|can|could|you|delete|remove|erase|trash|discard|throw|away|out|get|rid|of|from|in|the|my|files?"
-    r"|folder|directory|and|for|me|puoi|per|favore|elimina|cancella|rimuovi|butta|via|il|lo|la|l|i|e|da|dal"
-    r"|dalla|nella|nel|cartella|mio|mia",
-    re.IGNORECASE,
-)
-"""Words of a request to delete that says no more than which files are meant."""
-
-
 def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collection[str]) -> frozenset[str]:
     """Return the files in the lists of a call that results have, and that a request does not name.
 
@@ -272,7 +112,7 @@ def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collectio
     is in it.
     """
     request = request[:LONGEST_REQUEST]
-    names = {_file_path(match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)}
+    names = set(map(_file_path, paths_in(request).values()))
     path_of = {_file_path(entry): entry for entry in entries}
     file_names = {*path_of, *(path.rpartition("/")[2] for path in path_of)}
     if not names or not all(
@@ -281,15 +121,10 @@ def unnamed_files(arguments: Mapping[str, Any], request: str, entries: Collectio
         return frozenset()
     folders = {part for path in path_of for part in path.split("/")[:-1]}
     words = re.findall(r"\w+", PATH.sub(" ", request).casefold())
-    if not all(_ONLY.fullmatch(word) or word in folders for word in words):
+    if not all(wording.ONLY_DELETES.fullmatch(word) or word in folders for word in words):
         return frozenset()
-    items = {
-        item
-        for value in arguments.values()
-        if isinstance(value, list)
-        for item in value
-        if isinstance(item, str)
-    }
+    lists = [value for value in arguments.values() if isinstance(value, list)]
+    items = {item for item in chain(*lists) if isinstance(item, str)}
     return frozenset(
         item
         for item in items
@@ -306,8 +141,8 @@ def _file_path(text: str) -> str:
 
 def without_roots(arguments: Mapping[str, Any], request: str) -> dict[str, Any]:
     """Return the arguments of a call with the absolute paths of a request as relative ones."""
-    paths = {path.rstrip(".,;?!)") for path in PATH.findall(request[:LONGEST_REQUEST]) if path[:1] == "/"}
-    return dict(_each_text(arguments, lambda text, _: text.lstrip("/") if text in paths else text))
+    paths = {path for path in paths_in(request[:LONGEST_REQUEST]).values() if path[:1] == "/"}
+    return dict(each_text(arguments, lambda text, _: text.lstrip("/") if text in paths else text))
 
 
 def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, Any]:
@@ -335,60 +170,23 @@ def with_named_file(arguments: Mapping[str, Any], request: str, made: Collection
 
     In place of a folder of `made`, what earlier calls have made, which a small model writes to.
     """
-    paths = {match[0].rstrip(".,;?!)") for match in PATH.finditer(request[:LONGEST_REQUEST])}
+    paths = dict.fromkeys(paths_in(request[:LONGEST_REQUEST]).values())
     files = [path for path in paths if _FILE_NAME.fullmatch(path.rpartition("/")[2])]
-    if len(files) != 1 or files[0] in _texts_in(arguments):
+    if len(files) != 1 or files[0] in texts_in(arguments):
         return dict(arguments)
 
     def named(text: str, _name: str) -> str:
         return files[0] if text.rstrip("/") in made and not _FILE_NAME.fullmatch(text) else text
 
-    return dict(_each_text(arguments, named))
+    return dict(each_text(arguments, named))
 
 
 _FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
-_TEXT: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"
-_WRITE: Final = r"(?:write|save|put|scrivi|salva|metti)"
-_DICTATED: Final = re.compile(
-    # a run of spaces is matched in one way, so that no request takes more than linear time
-    rf"\b(?={_WRITE}|{_TEXT})(?:{_WRITE}\s++)?+(?P<marker>{_TEXT}\s++)?+"
-    r"(?P<text>[^\n\"'`“«]{1,400}?)"
-    rf"(?<=\S)\s++(?:to|in|into|on|as|nel|su|sul)\s+(?:the file |file )?(?:{PATH.pattern})",
-    re.IGNORECASE,
-)
-
-
-_ADDRESSES: Final = rf"(?:both\s+)?{ADDRESS}(?:(?:\s*,\s*|\s+(?:and|e)\s+){ADDRESS})*"
-_MESSAGE: Final = re.compile(
-    r"\b(?:let|tell|inform|notify|(?:(?:e-?)?mail|message|note|write)(?:\s+to)?|avvisa|informa"
-    rf"|(?:scrivi|comunica)\s+a|di(?:['’]|re)?\s+a)\s+(?P<recipients>{_ADDRESSES})(?:\s+know)?"
-    r"(?:\s*:\s*+(?!(?:say|ask|thank|invite|remind|greet|chiedi|saluta)\b)"
-    r"|\s++(?:that|che|saying(?:\s++that)?)\s++|\s++(?=(?:I|we|he|she|they|you|there|my|our)\b))"
-    r"(?P<text>[^\s!?;\"“«][^\n!?;\"“«]{2,299}?)\s*+[.!;]?\s*+\Z",
-    re.IGNORECASE,
-)
-_ENUMERATION: Final = re.compile(r"\w++(?: \w++){0,2}(?:, \w++(?: \w++){0,2})*,? (?:and|e) \w++")
-_GREETING: Final = re.compile(
-    r"\W*+(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*+\w*+\W*+)*+", re.IGNORECASE
-)
-_APOLOGY: Final = re.compile(
-    r"\b(?:I|we)(?:['’](?:m|re)| am| are)? (?:can['’]?t|cannot|unable to|not able to) (?:\w+ )?"
-    r"(?:assist|fulfill?|do that|help (?:you )?with (?:that|this|it)|(?:send|access|provide|process)"
-    r" (?:\w+ ){0,2}(?:(?:e-?)?mails?|messages?|files?|calendar|requests?|that|this))\b"
-    r"|\bnon posso (?:\w+ )?(?:aiutart\w*|(?:inviar|mandar)\w* (?:e-?mail|messagg\w*)"
-    r"|accedere a\w* (?:file|posta|calendario))",
-    re.IGNORECASE,
-)
-_SAYS_CANNOT: Final = re.compile(
-    r"\b(?:sorry|apolog\w*|can['’]?t|cannot|could(?:n['’]?t| not)|won['’]?t|unable|able|declin\w*|refus\w*"
-    r"|scus\w*|dispiac\w*|non (?:poss\w+|riesc\w+))\b",
-    re.IGNORECASE,
-)
 
 
 def is_apology(text: str, request: str) -> bool:
     """Return whether a text is a model's apology for what it cannot do, for a request that has none."""
-    return _APOLOGY.search(text) is not None and not _SAYS_CANNOT.search(request)
+    return wording.APOLOGY.search(text) is not None and not wording.SAYS_CANNOT.search(request)
 
 
 def is_copied(text: str, prompt: str, request: str) -> bool:
@@ -405,27 +203,28 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     In place of a text without anything of its own: of a small model's apology, or greeting, or a sentence of
     its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it.
     """
-    match = _MESSAGE.search(request[:LONGEST_REQUEST])
-    is_list = match is not None and _ENUMERATION.fullmatch(match["text"]) is not None
+    match = wording.MESSAGE.search(request[:LONGEST_REQUEST])
+    is_list = match is not None and wording.ENUMERATION.fullmatch(match["text"]) is not None
     if match is None or (asks_for_several(match["text"]) and not is_list):
         return dict(arguments)
     recipients = re.findall(ADDRESS, match["recipients"])
-    if not _texts_in(arguments).issuperset(recipients):
+    if not texts_in(arguments).issuperset(recipients):
         return dict(arguments)
 
     message = match["text"].casefold()
     if any(message in text.casefold() for text in contents(arguments)):
         return dict(arguments)
-    is_subject = any(text.casefold().strip(" .!") == message for text in _texts_in(arguments))
+    is_subject = any(text.casefold().strip(" .!") == message for text in texts_in(arguments))
 
     def dictated(text: str, name: str) -> str:
-        is_empty = _GREETING.fullmatch(text) or _APOLOGY.search(text) or is_copied(text, prompt, request)
+        is_polite = wording.GREETING.fullmatch(text) or wording.APOLOGY.search(text)
         terms = set(TERM.findall(message))
         common = terms.intersection(TERM.findall(text.casefold()))
         is_other = is_subject and len(common) <= (len(terms) / 2 if is_list else 0)
-        return match["text"] if (is_empty or is_other) and _CONTENT_NAME.fullmatch(name) else text
+        is_empty = is_polite or is_other or is_copied(text, prompt, request)
+        return match["text"] if is_empty and _CONTENT_NAME.fullmatch(name) else text
 
-    return dict(_each_text(arguments, dictated))
+    return dict(each_text(arguments, dictated))
 
 
 def contents(arguments: Mapping[str, Any]) -> list[str]:
@@ -436,79 +235,24 @@ def contents(arguments: Mapping[str, Any]) -> list[str]:
         texts.extend([text] if _CONTENT_NAME.fullmatch(name) else [])
         return text
 
-    _each_text(arguments, add)
+    each_text(arguments, add)
     return texts
 
 
 def without_contents(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call without what it writes into files and messages."""
-    return dict(_each_text(arguments, lambda text, name: "" if _CONTENT_NAME.fullmatch(name) else text))
-
-
-def dictates(request: str) -> bool:
-    """Return whether a request says what to write to a file: put 'call mom' into mom.txt."""
-    return _DICTATED.search(QUOTED.sub("it", request[:LONGEST_REQUEST])) is not None
-
-
-_MOST_WORDS: Final = 2 / 3
-_MOST_ADDED: Final = 2
-_LINKS: Final = frozenset({"for", "of", "to", "in", "per", "di"})
-
-
-def _means(text: str, dictated: str, words: frozenset[str]) -> bool:
-    """Return whether a text has most words of another and no others, or begins with it and adds few."""
-    some, every = set(TERM.findall(text.casefold())), set(TERM.findall(dictated.casefold()))
-    others = some - every - _LINKS
-    is_beginning = text.casefold().startswith(dictated.casefold())
-    is_longer = is_beginning and len(others) <= _MOST_ADDED and others <= words
-    return (some <= every or is_longer) and len(some) >= _MOST_WORDS * len(every) > 1
-
-
-_DETERMINED: Final = re.compile(
-    r"(?:an?|the|some|my|our|your|his|her|its|their|this|that|these|those|both|all|each|every|any|several|\d+"
-    r"|one|two|three|four|five|six|seven|eight|nine|ten|un[ao]?|due|tre|alcun[ei]|qualche|ogni|tutt[oiae]"
-    r"|mi[oae]i?|il|lo|la|i|gli|le)\b",
-    re.IGNORECASE,
-)
-_ABOUT: Final = re.compile(
-    rf"\b(?:about|of|on|for|su[li]?|sull[ae]|di|de[il]|per)\b|{PATH.pattern}", re.IGNORECASE
-)
-_SAYS_OF_IT: Final = re.compile(r"\W+(?:is|are|was|were|è|sono|era|erano)\b[^\n:]*\Z", re.IGNORECASE)
-
-
-def _has_dictated(text: str, dictated: str, *, is_marked: bool) -> bool:
-    """Return whether a text is a sentence about a dictated one: "Milk and bread are great choices".
-
-    `is_marked`: the request calls it a text, "the text milk and bread", which may be anywhere in it.
-    Otherwise one with an article, or that is about something, may describe a text: "a poem about bread".
-    """
-    every = TERM.findall(dictated.casefold())
-    text, _, more = text.partition("\n")
-    if more:  # a line that a small model adds: "This is a test file."
-        return is_marked and len(every) > 1 and TERM.findall(text.casefold()) == every
-    if PATH.fullmatch(text) or _ABOUT.search(dictated):
-        return False
-    some = TERM.findall(text.casefold())
-    if len(every) < 2 or {word for word in some if word.isdigit()} - {*every}:
-        return False  # it has a number that the model has computed
-    if is_marked:
-        return any(some[start : start + len(every)] == every for start in range(len(some) - len(every) + 1))
-    is_beginning = text.casefold().startswith(dictated.casefold()) and not _DETERMINED.match(dictated)
-    return is_beginning and _SAYS_OF_IT.match(text[len(dictated) :]) is not None
-
-
-_SOURCE: Final = re.compile(
-    r"\b(?:read|open|copy|from|leggi|apri|copia|da|dal)\s+(?:\w+\s+){0,3}$", re.IGNORECASE
-)
+    return dict(each_text(arguments, lambda text, name: "" if _CONTENT_NAME.fullmatch(name) else text))
 
 
 def sources(request: str) -> frozenset[str]:
     """Return the files that a request names only to be read for another: a.txt in "read a.txt to b.txt"."""
     request = request[:LONGEST_REQUEST]
-    paths = [(request[: match.start()], match[0].rstrip(".,;?!)")) for match in PATH.finditer(request)]
-    others = {path for before, path in paths if not _SOURCE.search(before)}
-    has_target = any(_DESTINATION.search(before) for before, path in paths if path in others)
-    return frozenset(path for _, path in paths) - others if has_target else frozenset()
+    paths = paths_in(request)
+    others = {path for start, path in paths.items() if not wording.BEFORE_SOURCE.search(request[:start])}
+    has_target = any(
+        path in others and wording.BEFORE_DESTINATION.search(request[:start]) for start, path in paths.items()
+    )
+    return frozenset(paths.values()) - others if has_target else frozenset()
 
 
 def with_sources(arguments: Mapping[str, Any], request: str, done: Collection[str]) -> dict[str, Any]:
@@ -519,12 +263,12 @@ def with_sources(arguments: Mapping[str, Any], request: str, done: Collection[st
     """
     request = request[:LONGEST_REQUEST]
     read, written = list[str](), set[str]()
-    for match in PATH.finditer(request):
-        before, path = request[max(match.start() - 100, 0) : match.start()], match[0].rstrip(".,;?!)")
-        if _TARGET.search(before):
+    for start, path in paths_in(request).items():
+        before = request[max(start - 100, 0) : start]
+        if wording.BEFORE_TARGET.search(before):
             written.add(path)
-        elif _SOURCE.search(before) and not _NOT_READ.search(before) and path not in done:
-            read.append(path)
+        elif wording.BEFORE_SOURCE.search(before) and not wording.NOT_READ.search(before):
+            read += [path] if path not in done else []
     written -= {appends(request)}
     return {
         name: read
@@ -534,38 +278,34 @@ def with_sources(arguments: Mapping[str, Any], request: str, done: Collection[st
     }
 
 
-_TARGET: Final = re.compile(
-    r"\b(?:write|save|put|type|store|note|scrivi|salva|metti|annota)\b[^.;!?\n]{1,80}"
-    r"\b(?:to|in|into|as|nel|nella|su|come)\s+(?:the |il |la )?(?:file\s+)?$",
-    re.IGNORECASE,
-)
-_NOT_READ: Final = re.compile(r"\b(?:not|never|without|already|non|senza|già)\b|n['’]t\b", re.IGNORECASE)
-
-
 def is_only_source(arguments: Mapping[str, Any], request: str) -> bool:
     """Return whether a call would change a file that a request only names to be read."""
-    return not sources(request).isdisjoint(_texts_in(arguments))
+    return not sources(request).isdisjoint(texts_in(arguments))
 
 
-def _each_text(
+def each_text(
     value: Any,
     change: Callable[[str, str], str],
     select: Callable[[list[Any]], list[Any]] = list,
     numbers: Mapping[int, int] = MappingProxyType({}),
     name: str = "",
 ) -> Any:
-    """Return a value with its texts changed; `change` takes a text and the name of the property it is in."""
+    """Return a value with its texts changed; `change` takes a text and the name of the property it is in.
+
+    `select` takes each list, and returns the items that stay; `numbers` has other numbers for some.
+    """
     match value:
         case str():
             return change(value, name)
         case int() if not isinstance(value, bool):
             return numbers.get(value, value)
         case Mapping():
-            return {key: _each_text(member, change, select, numbers, key) for key, member in value.items()}
+            return {key: each_text(member, change, select, numbers, key) for key, member in value.items()}
         case list():
-            return [_each_text(member, change, select, numbers, name) for member in select(value)]
+            return [each_text(member, change, select, numbers, name) for member in select(value)]
     return value
 
 
-def _texts_in(value: Any) -> frozenset[str]:
+def texts_in(value: Any) -> frozenset[str]:
+    """Return the texts in a value."""
     return frozenset(scalar for scalar in scalars_of(value) if isinstance(scalar, str))

@@ -11,16 +11,9 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import Final
 
-OPERATIONS: Final = {
-    r"(?:%|percent|per ?cento) (?:of|di|del|dei|delle)": "{} / 100 * {}",
-    r"(?:times|multiplied by|moltiplicato per|per(?= \S+\s*\?))": "{} * {}",
-    r"(?:divided by|diviso(?: per)?)": "{} / {}",
-    r"(?:plus|pi[ùu])": "{} + {}",
-    r"(?:minus|meno)": "{} - {}",
-}
-"""Operations in words, between two numbers, and their expressions; without accents, too."""
-ADDRESS: Final = r"[\w.+-]++@[\w-]++(?:\.[\w-]++)++"
-"""Of electronic mail, as people write it."""
+from gbnf.requests import wording
+from gbnf.requests.phrases import PATH, QUOTED
+
 LONGEST_REQUEST: Final = 8000
 """Characters that are searched."""
 FOLDER_ARGUMENT: Final = re.compile(
@@ -29,9 +22,6 @@ FOLDER_ARGUMENT: Final = re.compile(
 """The name of an argument for a folder to search."""
 TERM: Final = re.compile(r"\d+|[^\W\d_]{2,}")
 """A number or a word of two letters or more, in any text."""
-QUOTED: Final = re.compile(
-    r"""(?<!\w)(?:"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|'[^'\n]{1,200}'|`[^`\n]{1,200}`)(?!\w)"""
-)
 
 _CAPITALIZED: Final = r"[^\W\d_a-zß-öø-ÿ][\w.'’&-]*"
 _NAME: Final = re.compile(
@@ -39,33 +29,16 @@ _NAME: Final = re.compile(
     r"(?: \d{1,3}(?=[,.;:?!)]|$))?"
 )
 _CODE: Final = re.compile(r"(?<!\S)(?=\S{0,40}\d)(?=\S{0,40}[^\W\d_])\w\S*|(?<!\S)\d+[-/:]\d\S*")
-PATH: Final = re.compile(
-    r"(?<![^\s('\"])[~./]?(?=[\w-]{0,80}[^\W\d])[\w-]{1,80}[/@_.\\][\w/@_.\\-]*\w|(?<!\S)[~.]?/[\w/@_.-]*\w"
-)
+PLAIN_NUMBER: Final = re.compile(r"\b\d{1,15}(?:\.\d{1,9})?\b")
+"""A number of digits alone, as calculations have it."""
 _NUMBER: Final = re.compile(
     r"""(?<![\w.])(?P<sign>[-−]?)[$€£¥]?(?P<whole>\d{1,3}(?:,\d{3})+|\d+)
     (?P<fraction>\.\d+|,\d{1,2}(?=\s?(?:[€$£%]|(?:euros?|eur|[kcm]?m|kg|l)\b)))?(?!\.?\d)
     (?P<power>e[+-]?\d{1,2}\b)?(?:\s*(?P<unit>%|(?:percent|k|thousand|million|M|billion|bn)\b))?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_POWERS_OF_TEN: Final = {"k": 3, "thousand": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
-_NUMBER_WORDS: Final = {
-    word: str(number)
-    for number, word in enumerate(
-        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 1
-    )
-}
-_MONTHS: Final = {
-    name: number
-    for names in (
-        "january february march april may june july august september october november december",
-        "jan feb mar apr may jun jul aug sep oct nov dec",
-        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
-    )
-    for number, name in enumerate(names.split(), 1)
-}
 _MONTH, _DAY, _YEAR = (
-    rf"(?P<month>{'|'.join(_MONTHS)})\b\.?",
+    rf"(?P<month>{'|'.join(wording.MONTHS)})\b\.?",
     r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?!:\d)",
     r"(?P<year>\d{4})\b",
 )
@@ -78,31 +51,9 @@ _DATES: Final = tuple(
         r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b",
     )
 )
-_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_DAYS_AWAY: Final = {
-    "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "tmrw": 1, "tmr": 1,
-    "day after tomorrow": 2,
-    "ieri": -1, "oggi": 0, "stasera": 0, "domani": 1, "dopodomani": 2,
-}  # fmt: skip
-_WEEKDAY_NUMBERS: Final = {
-    name: number
-    for names in (
-        _WEEKDAYS,
-        ["lunedì", "martedì", "mercoledì", "giovedì", "venerdì", "sabato", "domenica"],
-        ["lunedi", "martedi", "mercoledi", "giovedi", "venerdi"],
-    )
-    for number, name in enumerate(names)
-}
-_RELATIVE: Final = re.compile(
-    rf"\b(?:{'|'.join(sorted((*_DAYS_AWAY, *_WEEKDAY_NUMBERS), key=len, reverse=True))})\b", re.IGNORECASE
-)
-_NO_NAMES: Final = frozenset(
-    ("i", "also", "plus", "then", "may", *_WEEKDAYS, *(name for name in _MONTHS if len(name) > 3))
-)
-"""Words that begin a clause, and dates, which are written as a tool wants them."""
 _NEXT_SENTENCE: Final = re.compile(r"(?<=[^\W\d_]{5}\.) ")  # after a word that is longer than Corp. or Prof.
 _LIST_END: Final = re.compile(
-    rf",? (?:and|or|e|o|und|et|y) {_CAPITALIZED}(?: {_CAPITALIZED})*(?!\w|,? {_CAPITALIZED})"
+    rf",? (?:{wording.OR}) {_CAPITALIZED}(?: {_CAPITALIZED})*(?!\w|,? {_CAPITALIZED})"
 )
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 
@@ -117,6 +68,11 @@ class RequestNumber:
 
     text: str
     share: str = ""
+
+
+def paths_in(request: str) -> dict[int, str]:
+    """Return the paths of a request by the indices at which they begin, without the marks after them."""
+    return {match.start(): match[0].rstrip(".,;?!)") for match in PATH.finditer(request)}
 
 
 def names_in(request: str) -> tuple[str, ...]:
@@ -145,7 +101,7 @@ def _names(request: str) -> Iterator[str]:
                 yield from (part_of_list.strip() for part_of_list in text.removeprefix(number).split(","))
                 continue
             words = text.removeprefix(number).split()
-            if words and words[0].casefold().rstrip(",") not in _NO_NAMES:
+            if words and words[0].casefold().rstrip(",") not in wording.NO_NAMES:
                 if len(words) > 1 or not number:
                     yield text
                 yield " ".join(words)
@@ -174,17 +130,13 @@ def _numbers(request: str) -> Iterator[RequestNumber]:
             yield RequestNumber(str(float(f"{match['sign']}{digits}{match['power']}".replace("−", "-"))))
             continue
         value = Decimal(digits)
-        value = (-value if match["sign"] else value).scaleb(_POWERS_OF_TEN.get(unit, 0))
+        value = (-value if match["sign"] else value).scaleb(wording.POWERS_OF_TEN.get(unit, 0))
         yield RequestNumber(
             _decimal_text(value), _decimal_text(value / 100) if unit in {"%", "percent"} else ""
         )
-    for word in re.findall(r"\w+", _ONE.sub("", request)):
-        if word.casefold() in _NUMBER_WORDS:
-            yield RequestNumber(_NUMBER_WORDS[word.casefold()])
-
-
-_ONE: Final = re.compile(r"\b(?:another|any|each|every|next|no|that|the|this|which) one\b", re.IGNORECASE)
-"""These words for one thing are no number."""
+    for word in re.findall(r"\w+", wording.ONE_THING.sub("", request)):
+        if word.casefold() in wording.NUMBER_WORDS:
+            yield RequestNumber(wording.NUMBER_WORDS[word.casefold()])
 
 
 def dates_in(request: str) -> tuple[date, ...]:
@@ -209,25 +161,26 @@ def named_dates(request: str, today: date) -> dict[str, date]:
 def names_month(request: str) -> bool:
     """Return whether a request has the name of a month: "may" is none."""
     words = re.findall(r"[^\W\d_]+", request[:LONGEST_REQUEST])
-    return any(word.casefold() in _MONTHS and word not in {"may", "mar", "sep", "dec"} for word in words)
+    months = (word for word in words if word.casefold() in wording.MONTHS)
+    return any(word not in {"may", "mar", "sep", "dec"} for word in months)
 
 
 def _dates(request: str, today: date | None) -> list[tuple[str, date]]:
     dates: dict[int, tuple[str, date]] = {}
     for match in chain.from_iterable(islice(pattern.finditer(request), _MOST) for pattern in _DATES):
         name, day = match["month"].casefold(), int(match["day"])
-        month = int(name) if name.isdecimal() else _MONTHS.get(name, 0)  # 0: "aprıl" with a dotless i
+        month = int(name) if name.isdecimal() else wording.MONTHS.get(name, 0)  # 0: "aprıl" with a dotless i
         years = [int(match["year"])] if match["year"] else []
         if today and not years and match.start() not in dates:
             years = [today.year + ((month, day) < (today.month, today.day))]
         for year in years:
             with suppress(ValueError):  # no such day
                 dates[match.start()] = match[0], date(year, month, day)
-    for match in islice(_RELATIVE.finditer(request), _MOST) if today else ():
+    for match in islice(wording.RELATIVE_DAY.finditer(request), _MOST) if today else ():
         assert today is not None
         word = match[0].casefold()
-        if (ahead := _DAYS_AWAY.get(word)) is None:
-            ahead = (_WEEKDAY_NUMBERS[word] - today.weekday() - 1) % 7 + 1
+        if (ahead := wording.DAYS_AWAY.get(word)) is None:
+            ahead = (wording.WEEKDAY_NUMBERS[word] - today.weekday() - 1) % 7 + 1
         with suppress(OverflowError):
             dates[match.start()] = match[0], today + timedelta(days=ahead)
     return [dates[start] for start in sorted(dates)]
@@ -248,45 +201,24 @@ def times_in(request: str) -> int:
 def may_name_time(request: str) -> bool:
     """Return whether a request may say when something is: it has a number, or a word for a time."""
     text = request[:LONGEST_REQUEST]
-    return bool(_RELATIVE.search(text) or _TIME_WORD.search(text)) or next(_numbers(text), None) is not None
+    is_named = any(pattern.search(text) for pattern in (wording.RELATIVE_DAY, wording.TIME_WORD))
+    return is_named or next(_numbers(text), None) is not None
 
 
-_TIME_WORD: Final = re.compile(
-    rf"\b(?:{'|'.join(_MONTHS)}|noon|midnight|(?:mid)?(?:day|week|month|year|hour|minute)s?|morning|afternoon"
-    r"|evening|night|weekend|now|later|soon|mezzogiorno|mezzanotte|giorn[oi]|settiman[ae]|mes[ei]|ann[oi]"
-    r"|or[ae]|minut[oi]|mattin[ao]|pomeriggio|sera|notte|adesso|dopo|tardi|una)\b",
-    re.IGNORECASE,
-)
 _TIMES: Final = (
     re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2}\s?(?:am|pm)\b"),
     re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b"),
-    _RELATIVE,
-)
-
-
-_SEVERAL_FILES: Final = re.compile(
-    r"\*\.\w|\b(?:end(?:s|ing)?|finisc\w+|termin\w+) (?:in|with|con|per) \.?\w"
-    r"|\b(?:(?!(?:the|my|our|these|those|both|two|three|which|what|any|read|open|show|display|do|upload)"
-    r"\b)\w+ files"
-    r"|files (?:\w+ing|that|which|with)"
-    r"|(?:every|each) \w+ file|(?:i|ogni) file(?: di)? \.?\w+"
-    r"|(?:every|each|all(?: the)?|ogni|i|tutti i) \.?(?:pdf|csv|txt|log|tmp|md|json|xml|ya?ml"
-    r"|zip|png|jpe?g|docx?|xlsx?|html?|bak|part|mp[34]|wav)s?)\b",
-    re.IGNORECASE,
+    wording.RELATIVE_DAY,
 )
 
 
 def names_kind_of_file(request: str) -> bool:
     """Return whether a request is about files that it names by their kind: the log files, those in .part."""
     text = request[:LONGEST_REQUEST]
-    return _SEVERAL_FILES.search(text) is not None and not any("." in path for path in PATH.findall(text))
+    is_kind = wording.SEVERAL_FILES.search(text) is not None
+    return is_kind and not any("." in path for path in PATH.findall(text))
 
 
-_FURTHER: Final = re.compile(
-    r"\b(?:and|then|also|both|plus(?!\s[$€£]?\d)|e|ed|poi|anche|und|dann|auch|et|puis|aussi|y|luego|también)"
-    r"\b(?!\.)|[、，；;]",
-    re.IGNORECASE,
-)
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")
 
 
@@ -295,7 +227,7 @@ def most_calls(request: str) -> int:
     text = request[:LONGEST_REQUEST]
     sentences = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(text))
     commas = text.count(",")
-    return max(sentences, 1) + len(_FURTHER.findall(text)) + (commas if commas > 1 else 0)
+    return max(sentences, 1) + len(wording.FURTHER.findall(text)) + (commas if commas > 1 else 0)
 
 
 def asks_for_several(request: str) -> bool:

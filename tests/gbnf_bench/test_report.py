@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gbnf_server.inspect.step_rendering import run_tab
-from gbnf_server.planner.run_files import read_runs
+from gbnf_server.planner.runs.run_files import read_runs
 from support.browser import AXE, Watched, browser, check_accessibility, new_context, watched
 
 __all__ = ["browser", "watched"]

@@ -34,10 +34,10 @@ from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.llama.demo_model import model_path
 from gbnf_server.llama.server_process import LlamaServerProcess
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.fingerprints import describe_model, identity
-from gbnf_server.planner.recording import grammar_text
-from gbnf_server.planner.run_files import read_events, read_step_grammars
-from gbnf_server.planner.run_log import RunLogError
+from gbnf_server.planner.runs.fingerprints import describe_model, identity
+from gbnf_server.planner.runs.recording import grammar_text
+from gbnf_server.planner.runs.run_files import read_events, read_step_grammars
+from gbnf_server.planner.runs.run_log import RunLogError
 from gbnf_server.system.errors import (
     BackendError,
     BackendUnreachableError,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
-from gbnf_server.planner.run_log import RunLog
+from gbnf_server.planner.runs.run_log import RunLog
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,

@@ -39,9 +39,9 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.planner.drivers import steady_clock
 from gbnf_server.planner.events import ToolCalled
-from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.loop import plan
 from gbnf_server.planner.options import PlannerOptions, ResolvedOptions
+from gbnf_server.planner.runs.fingerprints import digest, options_identity
 
 SPARE_STEPS = 4
 """Maximum steps beyond the expected calls."""

@@ -21,6 +21,11 @@ _BEGINNINGS = "`{[<"
 """What calls begin with, in a text and in most formats."""
 
 
+def means_text(odds: float, about: bool | None) -> bool:
+    """Return whether a small model with these odds of a call means a text; `about`: what `is_about` says."""
+    return odds < LEAST_CALL_ODDS[about]
+
+
 def odds_request(request: Request) -> Request:
     """Return the request whose completion has the odds: of one token, which nothing constrains."""
     return replace(

@@ -83,7 +83,7 @@ def batch(
     from gbnf_server.executors import AbsentPerson, Context, Workspace
     from gbnf_server.planner import Planner
     from gbnf_server.planner.batch import Batch, parse_requests
-    from gbnf_server.planner.fingerprints import identity
+    from gbnf_server.planner.runs.fingerprints import identity
 
     check_one_stdin(requests, *(sources.tools or ()))
     if out is None and str(requests) == STDIN:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gbnf_server.inspect.inspection import Inspection
     from gbnf_server.inspect.live_decoding import LiveDecoder
     from gbnf_server.llama.native import NativeModel
-    from gbnf_server.planner.run_files import RecordedRun
+    from gbnf_server.planner.runs.run_files import RecordedRun
 
 _HOST = "127.0.0.1"
 
@@ -100,7 +100,7 @@ def _inspection(
 
     runs: list[RecordedRun] = []
     if run:  # otherwise without the planner, which the module imports
-        from gbnf_server.planner.run_files import read_runs
+        from gbnf_server.planner.runs.run_files import read_runs
 
         runs = [recorded for file in run for recorded in read_runs(file)]
     if runs and not (paths or sources or schema):

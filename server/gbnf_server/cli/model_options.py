@@ -387,7 +387,7 @@ class ModelSource(ModelOptions):
 
     def facts(self, backend: Backend) -> dict[str, Any]:
         """Return what is known of the backend's model, as JSON; queries a llama-server."""
-        from gbnf_server.planner.fingerprints import describe_model
+        from gbnf_server.planner.runs.fingerprints import describe_model
 
         match self.backend_name:
             case "in-process":

@@ -185,7 +185,7 @@ def run_request(
     console = stderr_console()
     recording: AbstractContextManager[RunRecorder | None] = nullcontext()
     if output.record is not None:
-        from gbnf_server.planner.recording import RunRecorder  # it imports pydantic
+        from gbnf_server.planner.runs.recording import RunRecorder  # it imports pydantic
 
         recording = RunRecorder(output.record)
     with recording as recorder, source.open(settings.pop("prompt_style", None)) as opened:

@@ -17,7 +17,7 @@ from gbnf.errors import GbnfError, clip
 from gbnf.requests.coverage import uncovered_values
 from gbnf.requests.pool_filter import BEST, best_first
 from gbnf.requests.ranking import file_tools
-from gbnf.requests.texts import dictates
+from gbnf.requests.spelling import dictates
 from gbnf.requests.values import names_kind_of_file
 from gbnf.tool_formats.text_calls import NOTE as IN_TEXT
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
@@ -28,8 +28,8 @@ from gbnf_server.cli.output import SHOWN_CHARACTERS, escape_line, plural, write,
 from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.repeats import canonical
-from gbnf_server.planner.requested_tools import only_asks, tools_asked_for
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.small_models.requested_tools import only_asks, tools_asked_for
 
 SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English

@@ -33,7 +33,7 @@ from gbnf_server.backends.answer import (
     collect_answer,
 )
 from gbnf_server.backends.base import Backend, Request, Usage
-from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
+from gbnf_server.backends.call_odds import call_odds, means_text, odds_request
 from gbnf_server.gateway.answers import GRAMMAR_IGNORED, Finished, ReplyEvent, Started
 from gbnf_server.gateway.chat import (
     ChatRequest,
@@ -297,7 +297,7 @@ async def _with_odds(request: ChatRequest, compiled: Compiled, backend: Backend)
         return compiled, "unknown"
     enforcement = replace(compiled.enforcement, call_odds=round(odds, 2))
     is_related = is_about(_user_text(request.messages), compiled.tools)
-    if odds >= LEAST_CALL_ODDS[is_related]:
+    if not means_text(odds, is_related):
         return replace(compiled, enforcement=enforcement), "unknown"
     # a call that the text proposes, also between prose, is made
     reader = partial(TextCalls, compiled.tools, parallel=request.several, optional=True)

@@ -1,7 +1,7 @@
 """The turn of a small model after the results of its calls: whether the request is done, by its words.
 
 A client executes calls and sends the whole conversation again, so all that is known of a run is in its
-messages. The rules are the planner's (`gbnf_server.planner.progress`).
+messages. The rules are the planner's (`gbnf_server.planner.small_models.progress`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gbnf_server.planner import salvage
 from gbnf_server.planner.events import Step
 from gbnf_server.planner.guidance import GUIDED
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.progress import has_nothing_new, next_tools, seems_done
 from gbnf_server.planner.run_state import OrderedTools, RunState
+from gbnf_server.planner.small_models.progress import next_tools, seems_done, useless
 
 _MAX_TOKENS = 256
 """Of an answer from the results."""
@@ -83,8 +83,7 @@ class Turn:
         if call["arguments"] is None:
             return False
         tool = next((tool for tool in self.state.order.tools if tool.name == read.name), None)
-        is_repeated = tool is not None and bool(self.state.calls.refusal(tool, call))
-        return is_repeated or has_nothing_new(call, self.state)
+        return bool(useless(call, tool, self.state))
 
     def request(self, like: Request) -> Request:
         """Return what is asked for the answer, sampled like another request.
@@ -112,7 +111,6 @@ def _state(messages: Sequence[Message], tools: tuple[Tool, ...]) -> RunState:
     last = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=0)
     options, by_name = ResolvedOptions(guidance=GUIDED), {tool.name: tool for tool in tools}
     state = RunState(messages[last]["content"], "", datetime.now(UTC), options, OrderedTools(tools))
-    state.calls.most_reads = 1
     calls: dict[str, Mapping[str, Any]] = {}
     for message in messages[last:]:
         calls |= {call["id"]: call["function"] for call in message.get("tool_calls", ())}

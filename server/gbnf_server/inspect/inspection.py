@@ -25,7 +25,7 @@ from gbnf_server.web.errors import HttpError
 
 if TYPE_CHECKING:
     from gbnf_server.inspect.live_decoding import DecodingOptions, LiveDecoder
-    from gbnf_server.planner.run_files import RecordedRun
+    from gbnf_server.planner.runs.run_files import RecordedRun
 
 _MOST_REQUEST = 2000
 """Characters of a request."""

@@ -17,7 +17,7 @@ from gbnf_server.backends.base import Backend, Request
 from gbnf_server.inspect.grammar_choice import PLAIN, GrammarChoice
 from gbnf_server.planner.drivers import first_request
 from gbnf_server.planner.options import CallFormat, PlannerOptions, ResolvedOptions
-from gbnf_server.planner.recording import RecordedCall
+from gbnf_server.planner.runs.recording import RecordedCall
 from gbnf_server.web.errors import HttpError, invalid_request
 
 Strategy: TypeAlias = Literal["json", "unconstrained", "native", "text", "lines"]

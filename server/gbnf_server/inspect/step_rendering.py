@@ -24,10 +24,10 @@ from gbnf_server.inspect.pages.run_view import (
 from gbnf_server.inspect.pages.timeline import render_grammar_lines, render_timeline
 from gbnf_server.inspect.rendering import Tab, render_template
 from gbnf_server.planner.events import RunStarted, StepOffer, StepStarted
-from gbnf_server.planner.grammar_lines import GrammarLines
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.recording import RecordedCall, grammar_text, trace_to_json
-from gbnf_server.planner.run_files import RecordedRun
+from gbnf_server.planner.runs.grammar_lines import GrammarLines
+from gbnf_server.planner.runs.recording import RecordedCall, grammar_text, trace_to_json
+from gbnf_server.planner.runs.run_files import RecordedRun
 from gbnf_server.planner.tool_offer import grammar_of_step
 
 _END = "■"

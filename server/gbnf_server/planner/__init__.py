@@ -3,19 +3,21 @@
 Public besides the names below:
 
 options         the options of a planner
+guidance        the rules that lead small models; `small_models` follows them
 events          what a run reports
 loop, drivers   a run as a generator without I/O, and its environment, blocking and in asyncio
-guidance        the rules that lead small models
+run_state       what changes during a run, and the tools of a step
 tool_offer      the tools offered in a step, and their grammar
+answer_checks   whether a text is an answer
 repeats         calls that are not made again
 salvage         an answer from the results of a run that has none
 profiles        the best strategy for a model, in a file
-fingerprints    what identifies a run and its model
-recording       a run as a file; `run_files` reads it
-grammar_lines   grammars that keep each line once
-run_log         runs that are logged and resumed: those of a batch, of an extraction, of a bench
+runs            runs in files: `recording`, and `run_files`, which reads it; `run_log` (runs that are logged
+                and resumed: those of a batch, of an extraction, of a bench), `grammar_lines` (grammars that
+                keep each line once), `fingerprints` (what identifies a run and its model)
+small_models    what a small model may call, by the words of a request: `requested_tools`, `progress`
 batch           many requests, in runs that can be resumed
-extraction      typed answers: values of a type from texts
+extraction      typed answers: values of a type from texts; `spans`: what a text has for them
 """
 
 from gbnf_server.executors import Context

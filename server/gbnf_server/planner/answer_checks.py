@@ -11,10 +11,12 @@ from gbnf.calls import ToolCalls, parse_tool_calls
 from gbnf.calls.parsing.lenient_json import extent, load
 from gbnf.prompts.messages import error_text
 from gbnf.protocols.readers import begins_call, looks_like_call
+from gbnf.requests import wording
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import FINAL_ANSWER, Tool
+from gbnf.tools.tool import localized
 from gbnf_server.planner.events import Refusal, Step
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import PART_DONE, RunState
 
 _NEGATION = re.compile(
     r"\b(?:not|cannot|can['’]?t|couldn['’]?t|didn['’]?t|don['’]?t|unable|without|non)\b[^.!?\n]{0,80}\Z",
@@ -32,13 +34,6 @@ _NAME_OF_CALL = re.compile(r"\W*tool:\s*[\w.-]+\W*(?:args:\W*)?")
 _CALL_INSIDE = re.compile(r'\{\s*"(?:name|function|tool)"\s*:\s*"[^"]*"\s*,\s*"(?:arguments|parameters)"\s*:')
 _CITED = re.compile(r"\W*\[(\d{1,9})\][\W\d_]*")
 FENCED = re.compile(r"\s*`{3,}[^\n`]*\n(.*?)\n?[ \t]*`{3,}\s*", re.DOTALL)
-_FORMS = r"(?:lista?|elenco|array|dict(?:ionary)?|tuple|object|oggetto)"
-_ASKS_FOR_DATA = re.compile(
-    r"(?<![\w.])(?:(?:geo)?json[l5]?|raw|grezz[aeio]|bruto|format[oi]?|array"
-    rf"|(?:as|into|come|return|give|output|print)(?: \w+){{0,2}} {_FORMS})\b|\bto \.\w+|[\[{{]",
-    re.IGNORECASE,
-)
-"""Words of a request for data or a form of its own; names of files, "a.json", do not count."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -46,7 +41,8 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
     """Yield why a message is no answer."""
     if is_blank(message):
         yield "invalid", "the message of final_answer is blank; write the answer"
-    if is_fragment(message, state.steps):
+    is_filler = state.is_divided and words(message) == words(localized(PART_DONE, state.options.language))
+    if is_filler or is_fragment(message, state.steps):
         yield "invalid", "the message is no answer; write a sentence"
     if _is_data(message, state):
         yield "invalid", "the message is raw data of a result; write what it says in a sentence"
@@ -54,7 +50,7 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
     answers_next = corrects and state.succeeded
     if not answers_next and looks_like_call(message) and proposed_calls(message, state.described):
         yield "unparsed", "the text is a call that is not possible now; make another call, or answer"
-    wants_data = _ASKS_FOR_DATA.search(state.request) is not None
+    wants_data = wording.ASKS_FOR_DATA.search(state.request) is not None
     if corrects and not wants_data and _CALL_INSIDE.search(message):
         yield "invalid", "the message has a call in it; write the answer in words"
     if not wants_data and begins_call(message):
@@ -140,8 +136,8 @@ def _is_data(message: str, state: RunState) -> bool:
     It is a part of a result, has a whole one in it, or has no values but those of results. A label before it
     and a word or two behind it say nothing.
     """
-    label, data = ("", []) if _ASKS_FOR_DATA.search(state.request) else _json_values(message)
-    results = [step.result for step in state.steps if step.result is not None]
+    label, data = ("", []) if wording.ASKS_FOR_DATA.search(state.request) else _json_values(message)
+    results = [step.result for step in state.run_steps if step.result is not None]
     (own, values), (containers, known_values) = _parts(data), _parts(results)
     has_result = any(part in containers for part in data) or any(part and part in results for part in own)
     # behind a label, some of the values may be what was asked for

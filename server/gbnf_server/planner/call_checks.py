@@ -29,31 +29,24 @@ from gbnf.prompts.descriptions import call_skeleton, copied_placeholder
 from gbnf.prompts.messages import suggest_tool
 from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
+from gbnf.requests import wording
 from gbnf.requests.coverage import argument_values
+from gbnf.requests.phrases import ADDRESS
 from gbnf.requests.ranking import file_tools
-from gbnf.requests.texts import (
-    appends,
-    contents,
-    is_apology,
-    is_copied,
-    is_only_source,
-    without_contents,
-)
-from gbnf.requests.values import ADDRESS
+from gbnf.requests.texts import appends, contents, is_apology, is_copied, is_only_source, without_contents
 from gbnf.strict_json import nests_deeper, scalars_of
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
 from gbnf_server.executors import MAX_DEPTH
 from gbnf_server.planner.answer_checks import message_faults
-from gbnf_server.planner.call_corrections import corrected, only_named, with_proposed_call
 from gbnf_server.planner.events import Refusal
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import named
-from gbnf_server.planner.progress import has_nothing_new
-from gbnf_server.planner.requested_tools import writes_files
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import OfferedTools, RunState
+from gbnf_server.planner.small_models.call_corrections import corrected, only_named, with_proposed_call
+from gbnf_server.planner.small_models.progress import useless
+from gbnf_server.planner.small_models.requested_tools import writes_files
 from gbnf_server.planner.step_references import fill_references
-from gbnf_server.planner.tool_offer import OfferedTools
 
 _MOST_NAMED = 3
 """Tools that an error proposes."""
@@ -128,9 +121,8 @@ def check_call(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Acce
     tool = next(tool for tool in offer.callable if tool.name == call["name"])
     if tool.run.effect == "write":
         call, repairs = _check_change(call, repairs, tool, offer, state)
-    reason = state.calls.refusal(tool, call)
-    if reason or (tool.name != FINAL_ANSWER.name and has_nothing_new(call, state)):
-        raise CallRefusedError("repeated", reason or f"{tool.name} has done what was asked for; answer now")
+    if reason := useless(call, tool, state):
+        raise CallRefusedError("repeated", reason)
     if tool.name == FINAL_ANSWER.name:  # required tools change its policy
         for refusal, problem in message_faults(call["arguments"]["message"], state):
             raise CallRefusedError(refusal, problem)
@@ -163,11 +155,11 @@ def _check_change(
 
 def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) -> Iterator[str]:
     """Yield why a small model may not make a change."""
-    entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
+    entries = state.found_texts
     texts = argument_values(arguments)
     for path in sorted(_made(tool, texts, state)):
         yield f"{path} was made in this run; change what the request names"
-    if writes_files(tool) and not _CALLED_FILES.search(state.request):
+    if writes_files(tool) and not wording.CALLED_FILES.search(state.request):
         for path in sorted(argument_values(without_contents(arguments))):
             if re.fullmatch(ADDRESS, path) and not _TEXT_FILE.search(path):
                 yield f"{path} is an address and no file; send it a message"
@@ -180,7 +172,8 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
         yield "the text is an apology; write what the request says"
     if is_only_source(arguments, state.query):
         yield "this would change a file that is only to be read; read it first"
-    if tool.name not in state.lead.takes_entries and writes_files(tool) and not _EDITS.search(state.request):
+    overwrites = writes_files(tool) and not wording.EDITS.search(state.request)
+    if overwrites and tool.name not in state.lead.takes_entries:
         request = state.request.casefold()
         found_paths = entries & argument_values(without_contents(arguments))
         for path in sorted(found_paths):  # it may be what was only to be read
@@ -201,9 +194,9 @@ def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
     deletes = bool(tool.offer.markers)
     makers = {other.name for other in state.order.tools if other.run.effect == "write"}
     makers -= set() if deletes else {other.name for other in file_tools(state.order.tools)}
-    results = [step.result for step in state.steps if step.name in makers and step.result is not None]
+    results = [step.result for step in state.run_steps if step.name in makers and step.result is not None]
     made = texts & {text for text in scalars_of(results) if isinstance(text, str)}
-    if deletes and (_DELETES_IT.search(state.request) or len(made) > 1):
+    if deletes and (wording.DELETES_IT.search(state.request) or len(made) > 1):
         return frozenset()
     named = (rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])" for path in made)
     counts = (len(re.findall(pattern, state.request)) for pattern in named)
@@ -211,21 +204,6 @@ def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
 
 
 _TEXT_FILE = re.compile(r"\.(?:txt|md|csv|json|ya?ml|xml|ini|toml|log|html?|eml|vcf|docx?)\Z", re.IGNORECASE)
-_CALLED_FILES = re.compile(r"\b(?:files?|folders?|director\w+|cartell\w+)\b", re.IGNORECASE)
-_DELETES_IT = re.compile(
-    r"\b(?:delete|remove|erase|trash|throw|get rid of)\s+(?:it|this|that|the (?:same|folder|file))\b"
-    r"|\b(?:cancell|elimin|rimuov|butt|togl)\w{0,4}l[oa]\b",
-    re.IGNORECASE,
-)
-
-
-_EDITS = re.compile(
-    r"\b(?:edit|chang|replac|updat|fix|correct|rewrit|overwrit|translat|convert|append|add|sort|format|clean|remov"
-    r"|insert|(?:in(?:to)?|of) (?:each|every|all)|modif|sostitu|corregg|tradu|aggiung|aggiorn|riscriv|ordin"
-    r"|togli|rimuov)\w*",
-    re.IGNORECASE,
-)
-"""What is done to files that a request names by their kind, or not at all."""
 
 
 def _overwritten_file(arguments: Mapping[str, Any], state: RunState) -> str:
@@ -233,7 +211,7 @@ def _overwritten_file(arguments: Mapping[str, Any], state: RunState) -> str:
     path = appends(state.query)
     if not path or path not in argument_values(arguments):
         return ""
-    for step in state.steps:
+    for step in state.run_steps:
         names = () if step.call is None else argument_values(step.call["arguments"])
         if path in names and (step.result is not None or _MISSING.search(step.error or "")):
             return ""
@@ -316,8 +294,7 @@ def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
         return f"this is no call of {names}; answer with a call of {needed[0].name}{such}"
     if name in offer.left_out:
         others = " or ".join(tool.name for tool in offer.own[:_MOST_NAMED])
-        answers = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
-        possible = [*([f"call {others}"] if others else []), *(["answer"] if answers else [])]
+        possible = [*([f"call {others}"] if others else []), *(["answer"] if offer.answers else [])]
         return f"{name} cannot be called again now: {', or '.join(possible)}"
     if name not in offer.waiting:
         return ""

@@ -44,12 +44,12 @@ from gbnf_server.backends.opening import open_model
 from gbnf_server.executors import Context, Workspace
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import Run, RunFinished, StepStarted, TextWritten
-from gbnf_server.planner.fingerprints import digest
 from gbnf_server.planner.loop import check_request
 from gbnf_server.planner.options import CallFormat, PlannerOptions
 from gbnf_server.planner.planner import Planner
-from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
-from gbnf_server.planner.span_values import taken_spans
+from gbnf_server.planner.runs.fingerprints import digest
+from gbnf_server.planner.runs.run_log import RunLog, RunLogError, Unanswered, in_order
+from gbnf_server.planner.spans.values import taken_spans
 from gbnf_server.system.errors import (
     AnswerTimeoutError,
     BackendError,

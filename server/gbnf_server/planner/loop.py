@@ -39,38 +39,19 @@ from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner import salvage
-from gbnf_server.planner.answer_checks import (
-    proposed_calls,
-    proposed_tool,
-    proposes_call,
-    words,
-)
-from gbnf_server.planner.call_checks import (
-    AcceptedCall,
-    CallRefusedError,
-    check_call,
-    check_completion,
-)
-from gbnf_server.planner.events import (
-    AskPerson,
-    CallBlocked,
-    Run,
-    RunFinished,
-    RunStarted,
-    Step,
-    StepStarted,
-)
+from gbnf_server.planner.answer_checks import proposed_calls, proposed_tool, proposes_call, words
+from gbnf_server.planner.call_checks import AcceptedCall, CallRefusedError, check_call, check_completion
+from gbnf_server.planner.events import AskPerson, CallBlocked, Run, RunFinished, RunStarted, Step, StepStarted
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, Part
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.preference import LIKELY, SURE
 from gbnf_server.planner.prerequisites import answer_of, named, order_tools
-from gbnf_server.planner.progress import has_nothing_new, tools_unused
-from gbnf_server.planner.repeats import MAX_READS
-from gbnf_server.planner.requested_arguments import narrowed
-from gbnf_server.planner.requested_tools import fits_alone, is_harmless, tools_asked_for, tools_preferred
-from gbnf_server.planner.run_state import Parts, RunState
+from gbnf_server.planner.run_state import OfferedTools, Parts, RunState
+from gbnf_server.planner.small_models.preference import LIKELY, SURE
+from gbnf_server.planner.small_models.progress import has_nothing_new, tools_unused
+from gbnf_server.planner.small_models.requested_arguments import narrowed
+from gbnf_server.planner.small_models.requested_tools import fits_alone, tools_asked_for, tools_preferred
 from gbnf_server.planner.tool_calls import ToolCalls
-from gbnf_server.planner.tool_offer import OfferedTools, offer_tools, select
+from gbnf_server.planner.tool_offer import offer_tools, select
 from gbnf_server.system.errors import (
     BackendUnreachableError,
     ExecutorError,
@@ -109,8 +90,6 @@ def plan(
     if options.language == "auto":  # that of the first request, since the system message stays the same
         options = replace(options, language=request_language((*texts, query)[0], tools))
     state = RunState(query, turn, clock(), options, images=images, history=[*history], earlier_texts=texts)
-    state.calls.repeats_all = options.repeat_calls
-    state.calls.most_reads = 1 if options.guidance.follows_request else MAX_READS
     if options.guidance.declares_needed and options.filter:
         state.lead.takes_entries = {
             tool.name: target for tool in tools for target in tool.step_references.values() if target
@@ -324,7 +303,7 @@ class _Loop(ToolCalls):
         asked = tools_asked_for(state.order.tools, state)
         sure = (tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE or tool in asked)
         tool = proposed_tool(answer, tuple(sure), state.order.tools)
-        return (tool,) if tool and is_harmless(tool, state) else None
+        return (tool,) if tool and (tool.run.effect == "read" or tool in asked) else None
 
     def _ask_in_text(self, error: RequestNotSupportedError) -> Part[None]:
         """Go on with a run whose server refuses tools: the prompt describes them instead."""

@@ -29,7 +29,7 @@ from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import unfinished
 from gbnf_server.backends.base import MAX_ALTERNATIVES, MAX_LOGPROBS, Completion, Request, ToolChoice
-from gbnf_server.backends.call_odds import LEAST_CALL_ODDS, call_odds, odds_request
+from gbnf_server.backends.call_odds import call_odds, means_text, odds_request
 from gbnf_server.backends.reasoning import reasoning_grammar, reasoning_message
 from gbnf_server.planner import salvage
 from gbnf_server.planner.compaction import compacted, next_compaction
@@ -47,10 +47,17 @@ from gbnf_server.planner.events import (
     WarningRaised,
 )
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.preference import FEW, GREETING, choice_grammar, is_clear, preference, read_choice
-from gbnf_server.planner.requested_tools import choice_scores, said_choice
-from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.tool_offer import OfferedTools, declared_tools, select, system_message
+from gbnf_server.planner.run_state import OfferedTools, RunState
+from gbnf_server.planner.small_models.preference import (
+    FEW,
+    GREETING,
+    choice_grammar,
+    is_clear,
+    preference,
+    read_choice,
+)
+from gbnf_server.planner.small_models.requested_tools import choice_scores, said_choice
+from gbnf_server.planner.tool_offer import declared_tools, select, system_message
 from gbnf_server.system.errors import ContextOverflowError, ConversationRefusedError, MalformedTextError
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -125,7 +132,7 @@ class ModelCalls:
     def _asked(self) -> tuple[Message, ...]:
         """Return the messages that a first step asks the model to choose a tool for."""
         state = self.state
-        return tuple(state.history[-1:] if state.parts.number else state.history)
+        return tuple(state.history[-1:] if state.parts.answers else state.history)
 
     def _choice(self, tools: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which of some tools is needed first; return the log-probability of each, by name.
@@ -162,10 +169,10 @@ class ModelCalls:
         odds = call_odds(completion, options.protocol.call_begin)
         tools = select(state).kept
         about = is_about(state.request, tools if state.lead.choice else offer.own)
-        if odds is None or not state.lead.choice or about is not False:
-            return odds is not None and odds < LEAST_CALL_ODDS[about]
-        if not LEAST_CALL_ODDS[None] <= odds < LEAST_CALL_ODDS[False]:
-            return odds < LEAST_CALL_ODDS[False]
+        if odds is None or not means_text(odds, about):
+            return False
+        if not state.lead.choice or about is not False or means_text(odds, None):
+            return True
         greeting: Message = {"role": "user", "content": GREETING}
         return not is_clear(state.lead.choice, (yield from self._choice(tools, (greeting,))))
 
@@ -200,12 +207,11 @@ class ModelCalls:
         ):
             asked = state.history[: len(state.history) - 2 * len(state.steps)]
             messages = (system, *asked[:-1], {**asked[-1], "content": state.query})
-        may_answer = any(tool.name == FINAL_ANSWER.name for tool in offer.callable)
         reasoning, thinking_s = "", 0.0
         if options.reasoning == "free" and not options.protocol.reasons_first:
             reasoning, thinking_s, messages = yield from self._think(messages, tools)
         completion, seconds = yield from self._ask(
-            messages, offer.grammar, "call", tools, offer.evidence, "auto" if may_answer else "required"
+            messages, offer.grammar, "call", tools, offer.evidence, "auto" if offer.answers else "required"
         )
         if completion.reclaimed:
             yield from self.warn(

@@ -98,7 +98,7 @@ class PlannerOptions:
         confirm_below: ask the person about a call of which a name, enum value, boolean or number is less
             probable than this: which value is meant, if `ask_user`, and otherwise for approval.
         spans: constrain dates, times, durations and numbers to those that the request has, where it has some
-            (`gbnf_server.planner.span_values`), with grammars in GBNF; the default of `extract`.
+            (`gbnf_server.planner.spans.values`), with grammars in GBNF; the default of `extract`.
         date_order: what comes first in 03/04/2026, for `spans`; by default as the text says.
         filter: if off, every step offers all tools, whatever the request.
         hints: what helps small models: which tools and arguments they are offered, which tool fits best, and

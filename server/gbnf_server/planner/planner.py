@@ -32,7 +32,7 @@ from gbnf_server.planner.prerequisites import order_tools
 from gbnf_server.system.part_cache import use_disk_cache
 
 if TYPE_CHECKING:
-    from gbnf_server.planner.recording import RunRecorder
+    from gbnf_server.planner.runs.recording import RunRecorder
 
 _RESULT_LIMIT = 500  # characters of an earlier result in a message
 _EARLIER = 90_000  # the numbers of calls of earlier runs, which no step of this run has

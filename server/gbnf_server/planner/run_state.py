@@ -1,4 +1,7 @@
-"""The state of a run: what it is asked, with which options and tools, and all that changes while it runs."""
+"""The state of a run: what it is asked, with which options and tools, and all that changes while it runs.
+
+`OrderedTools` are those of the run, `OfferedTools` those of one step.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from gbnf.prompts.messages import Image, Message
-from gbnf.tools import ASK_USER, FIND_TOOLS, Tool
+from gbnf.protocols.protocol import AnswerFormat
+from gbnf.requests.evidence import Evidence
+from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import ANY_TOOL
+from gbnf.tools.tool import localized
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.repeats import CallLog
+from gbnf_server.planner.repeats import MAX_READS, CallLog
+
+PART_DONE: Final = {"en": "Done.", "it": "Fatto."}
+"""What stands for the model's answer to a part, before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,43 @@ class OrderedTools:
     tools: tuple[Tool, ...] = ()
     final_answer: Tool | None = None
     unreachable: Mapping[Tool, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The tools offered in a step, and their grammar.
+
+    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
+    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
+    of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
+    to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
+    `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
+    JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
+    request seems left; `seconds`: what choosing and compiling them took.
+    """
+
+    in_system_message: tuple[Tool, ...]
+    described: tuple[Tool, ...]
+    callable: tuple[Tool, ...]
+    waiting: Mapping[str, tuple[str, ...]]
+    refers_to: tuple[int, ...]
+    grammar: AnswerFormat | None
+    left_out: frozenset[str] = frozenset()
+    excluded: tuple[str, ...] = ()
+    evidence: Evidence | None = None
+    only_answers: bool = False
+    seconds: float = 0.0
+
+    @property
+    def answers(self) -> bool:
+        """Whether the model may answer."""
+        return any(tool.name == FINAL_ANSWER.name for tool in self.callable)
+
+    @property
+    def own(self) -> tuple[Tool, ...]:
+        """The callable tools of the pool."""
+        built_in = {FINAL_ANSWER.name, ASK_USER.name, FIND_TOOLS.name}
+        return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
 @dataclass(slots=True)
@@ -87,6 +134,20 @@ class RunState:
     warnings: list[str] = field(default_factory=list)
     tokens: Counter[str] = field(default_factory=Counter)  # by the names of `Usage`
 
+    def __post_init__(self) -> None:
+        self.calls.repeats_all = self.options.repeat_calls
+        self.calls.most_reads = 1 if self.options.guidance.follows_request else MAX_READS
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the request has several parts."""
+        return bool(self.parts.left or self.parts.answers)
+
+    @property
+    def run_steps(self) -> tuple[Step, ...]:
+        """The steps of all parts so far."""
+        return (*self.parts.steps, *self.steps)
+
     @property
     def is_first_step(self) -> bool:
         """Whether the step in progress is the first one of the request, or of its part."""
@@ -103,6 +164,16 @@ class RunState:
         return _calls_done(self.steps)
 
     @property
+    def changing(self) -> frozenset[str]:
+        """The names of the tools that change something and have returned a result."""
+        return self.succeeded & {tool.name for tool in self.order.tools if tool.run.effect == "write"}
+
+    @property
+    def found_texts(self) -> frozenset[str]:
+        """The texts among the entries of results."""
+        return frozenset(entry for entry in chain(*self.entries.values()) if isinstance(entry, str))
+
+    @property
     def succeeded(self) -> frozenset[str]:
         """The names of the tools that have returned a result, for the part in progress."""
         return frozenset(call["name"] for call in self.done_calls)
@@ -110,7 +181,7 @@ class RunState:
     @property
     def prerequisites(self) -> frozenset[str]:
         """The names of the tools that have returned a result; with `ANY_TOOL` if one of the pool has."""
-        names = frozenset(call["name"] for call in _calls_done([*self.parts.steps, *self.steps]))
+        names = frozenset(call["name"] for call in _calls_done(self.run_steps))
         return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
 
     def next_part(self, answer: str) -> bool:
@@ -118,20 +189,21 @@ class RunState:
         if not self.parts.left:
             return False
         self.query, *left = self.parts.left
-        answers, steps = (*self.parts.answers, answer), (*self.parts.steps, *self.steps)
+        answers, steps = (*self.parts.answers, answer), self.run_steps
         self.number -= 1  # the step that answered
         self.parts = Parts(tuple(left), answers, steps, self.number)
         self.steps, self.lead, self.blocked_in_a_row = [], Lead(takes_entries=self.lead.takes_entries), 0
         self.in_system_message = self.described = ()
         self.compaction = Compaction()
-        said = answer or "OK."  # chat templates need something between two messages of the person
-        self.history += [{"role": "assistant", "content": said}, {"role": "user", "content": self.query}]
+        # not the answer, in whose words it would answer again
+        done: Message = {"role": "assistant", "content": localized(PART_DONE, self.options.language)}
+        self.history += [done, {"role": "user", "content": self.query}]
         return True
 
     def forget_parts(self) -> bool:
         """Show the model only the part in progress; return whether that is less."""
         own = self.history[-1 - 2 * len(self.steps) :]
-        is_less = bool(self.parts.number) and len(own) < len(self.history)
+        is_less = bool(self.parts.answers) and len(own) < len(self.history)
         self.history = own if is_less else self.history
         return is_less
 
@@ -153,7 +225,7 @@ class RunState:
             error=error,
             query=self.whole_query or self.query,
             turn=self.turn,
-            steps=(*self.parts.steps, *self.steps),
+            steps=self.run_steps,
             warnings=tuple(self.warnings),
             started_at=self.started_at,
             duration_s=(ended_at - self.started_at).total_seconds(),

@@ -21,18 +21,14 @@ from gbnf.compiler.grammar import Grammar
 from gbnf.errors import clip
 from gbnf.prompts.messages import Message, result_text
 from gbnf.protocols.readers import looks_like_call
+from gbnf.requests import wording
 from gbnf.requests.texts import is_apology
-from gbnf.requests.values import LONGEST_REQUEST, PATH
+from gbnf.requests.values import LONGEST_REQUEST
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
 from gbnf_server.backends.answer import Asked, collect_answer
 from gbnf_server.backends.base import Backend, Completion, Request
-from gbnf_server.planner.answer_checks import (
-    FENCED,
-    is_blank,
-    is_fragment,
-    words,
-)
+from gbnf_server.planner.answer_checks import FENCED, is_blank, is_fragment, words
 from gbnf_server.planner.events import Run, SalvagedAnswer, Step
 from gbnf_server.system.event_loop import run_in_thread
 
@@ -60,16 +56,6 @@ _INTERNAL = re.compile(r'"step":|^\s*\[\d+\]\s*\w+:\s*\{', re.MULTILINE)
 _COPIED_WORDS = 6
 _REQUEST_WORDS = 4  # fewer may be the answer, such as one of two that the request names
 _SHORT_TEXT = 300
-_ASKS_FOR_TEXT = re.compile(
-    r"\W*(?:(?:please|(?:can|could) you(?: please)?|per favore|puoi)\s+)?"
-    r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi| me)?|what(?: is|'s|’s) in|what (?:do|does)"
-    r"|what (?:did|have) (?:I|we) (?:put|write|written|note|noted|saved?|ke(?:ep|pt)) in"
-    r"|(?:che )?cosa (?:c['’]è (?:in|nel)|dice|contiene|ho scritto (?:in|nel)))\s+"
-    r"(?:(?:the|il|lo) )?(?:(?:file|note|text|nota|testo) )?"
-    rf"(?:{PATH.pattern})(?: (?:say|contain|again))?\W*",
-    re.IGNORECASE,
-)
-"""The whole of a request for what is in a file."""
 _REPEATED = re.compile(r"(\S.{3,200}?)(?:\s*\1){2,}", re.DOTALL)  # the same words three times in a row
 COPIED = "error: the model copied the question"
 APOLOGY = "error: the model apologised for what is done"
@@ -261,7 +247,7 @@ def with_unread(answer: str, query: str, done: Sequence[Step], least: float = 0.
         return answer
     listed = "\n".join(_plain(entry) for entry in entries)
     reply, new = set(words(answer)), set(words(listed)) - set(words(query))
-    if len(listed) <= _SHORT_TEXT and _ASKS_FOR_TEXT.fullmatch(query[:LONGEST_REQUEST]):
+    if len(listed) <= _SHORT_TEXT and wording.ASKS_FOR_TEXT.fullmatch(query[:LONGEST_REQUEST]):
         least = 1.0
     says_enough = len(new & reply) >= max(least * len(new), 1) or not new
     return answer if says_enough else f"{answer}\n\n{clip(listed, _ANSWER_LIMIT)}"

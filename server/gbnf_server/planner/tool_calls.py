@@ -12,9 +12,7 @@ from gbnf.strict_json import nests_deeper
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf_server.executors import MAX_DEPTH, NOBODY_ANSWERS, too_deep
 from gbnf_server.llama.token_values import ValueProbability
-from gbnf_server.planner.call_checks import (
-    AcceptedCall,
-)
+from gbnf_server.planner.call_checks import AcceptedCall
 from gbnf_server.planner.events import (
     AskApproval,
     AskPerson,
@@ -27,13 +25,11 @@ from gbnf_server.planner.events import (
 )
 from gbnf_server.planner.model_calls import ModelCalls, Part
 from gbnf_server.planner.repeats import canonical
-from gbnf_server.planner.requested_arguments import invented_past
+from gbnf_server.planner.run_state import OfferedTools
+from gbnf_server.planner.small_models.requested_arguments import invented_past
 from gbnf_server.planner.step_references import result_entries
-from gbnf_server.planner.tool_offer import OfferedTools, find_tools
-from gbnf_server.system.errors import (
-    ExecutorError,
-    ExecutorTimeoutError,
-)
+from gbnf_server.planner.tool_offer import find_tools
+from gbnf_server.system.errors import ExecutorError, ExecutorTimeoutError
 
 
 class ToolCalls(ModelCalls):

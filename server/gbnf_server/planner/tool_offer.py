@@ -38,14 +38,19 @@ from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites, with_prerequisites
 from gbnf.tools.tool import excluding, offered_args
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.first_step import first_choices
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.preference import LIKELY
-from gbnf_server.planner.progress import lists_more, next_tools, seems_done
 from gbnf_server.planner.repeats import canonical
-from gbnf_server.planner.requested_arguments import dates_to_tell
-from gbnf_server.planner.requested_tools import takes_found, tools_asked_for, tools_meant, tools_preferred
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import OfferedTools, RunState
+from gbnf_server.planner.small_models.first_step import first_choices
+from gbnf_server.planner.small_models.preference import LIKELY
+from gbnf_server.planner.small_models.progress import lists_more, next_tools, seems_done
+from gbnf_server.planner.small_models.requested_arguments import dates_to_tell
+from gbnf_server.planner.small_models.requested_tools import (
+    takes_found,
+    tools_asked_for,
+    tools_meant,
+    tools_preferred,
+)
 
 FOUND_AT_ONCE = 4
 """Tools that a call of `find_tools` adds; another call with the same words adds the next ones."""
@@ -55,38 +60,6 @@ _WHOLLY_DESCRIBED = 3
 
 _MOST_ENTRIES, _LONGEST_ENTRY = 50, 200
 """Entries of results, the latest first, and characters of each, that an argument may copy."""
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """The tools offered in a step, and their grammar.
-
-    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
-    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
-    of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
-    to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
-    `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
-    JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
-    request seems left; `seconds`: what choosing and compiling them took.
-    """
-
-    in_system_message: tuple[Tool, ...]
-    described: tuple[Tool, ...]
-    callable: tuple[Tool, ...]
-    waiting: Mapping[str, tuple[str, ...]]
-    refers_to: tuple[int, ...]
-    grammar: AnswerFormat | None
-    left_out: frozenset[str] = frozenset()
-    excluded: tuple[str, ...] = ()
-    evidence: Evidence | None = None
-    only_answers: bool = False
-    seconds: float = 0.0
-
-    @property
-    def own(self) -> tuple[Tool, ...]:
-        """The callable tools of the pool."""
-        built_in = {FINAL_ANSWER.name, ASK_USER.name, FIND_TOOLS.name}
-        return tuple(tool for tool in self.callable if tool.name not in built_in)
 
 
 def select(state: RunState, *, is_done: bool = False) -> Selection:
@@ -133,31 +106,60 @@ def find_tools(query: str, state: RunState) -> dict[str, Any]:
     return {"tools": [tool.name for tool in added]}
 
 
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What a step may be: a call of `ready`, a question if `asks`, or an answer if `answers`.
+
+    `tools`: those that are described, and compiled, with `find_tools`. `waiting`: see `OfferedTools`.
+    `may_answer`: no required tool is missing. `only_answers`: nothing of the request seems left.
+    """
+
+    tools: tuple[Tool, ...]
+    waiting: Mapping[str, tuple[str, ...]]
+    ready: tuple[Tool, ...]
+    asks: bool
+    answers: bool
+    may_answer: bool
+    only_answers: bool
+
+
 def offer_tools(state: RunState) -> OfferedTools:
     """Filter the pool by all the person's words, describe new tools, and compile the grammar of a step.
 
     All of them are described from the start, with their prerequisites, so that the prompt stays the same.
     """
-    options, is_done = state.options, seems_done(state)
-    guidance = options.guidance
+    is_done = seems_done(state)
+    tools = _describe_selected(state, is_done=is_done)
+    return _constrain(_choose(tools, state, is_done=is_done), state, is_done=is_done)
+
+
+def _describe_selected(state: RunState, *, is_done: bool) -> tuple[Tool, ...]:
+    """Return the tools that the filter keeps, and that can be compiled; describe those that are new."""
+    guidance = state.options.guidance
     selection = select(state, is_done=is_done)
     # once described, find_tools stays offered, so that the prompt stays the same
     is_searched = bool(selection.outranked) and not guidance.declares_needed
     searching = (FIND_TOOLS,) if is_searched or FIND_TOOLS in state.described else ()
-    is_narrowed = guidance.declares_needed and options.filter
+    is_narrowed = guidance.declares_needed and state.options.filter
     pool = _to_declare(selection.kept, state) if is_narrowed else selection.kept
     tools = (*_compilable(pool, state), *searching)
     _describe_tools(tools, state)
-    refers_to = tuple(sorted(state.entries))
-    asking = (ASK_USER,) if options.ask_user else ()
-    ending = (state.order.final_answer,) if state.order.final_answer else ()
-    declared = ending if options.protocol.answers_by_call else ()
+    return tools
+
+
+def _choose(tools: tuple[Tool, ...], state: RunState, *, is_done: bool) -> _Choices:
+    """Return what of the described tools may be called next, and whether the model may answer.
+
+    What the last step says of this one counts once: it is reset.
+    """
+    guidance, asks = state.options.guidance, state.options.ask_user
+    ending = _ending(state)
     waiting = missing_prerequisites((*tools, *ending), state.prerequisites)
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = bool(ending) and FINAL_ANSWER.name not in waiting
     unwanted = {state.calls.left_out, *state.calls.unapproved}
     wanted = tuple(tool for tool in ready if tool.name not in unwanted)
-    if wanted or asking or may_answer:
+    if wanted or asks or may_answer:
         ready = wanted
     state.calls.left_out = ""
     ready, answers = _next_choices(ready, state, answers=may_answer, is_done=is_done)
@@ -166,22 +168,30 @@ def offer_tools(state: RunState) -> OfferedTools:
         ready = tuple(tool for tool in ready if tool in near) or tools_preferred(ready, state)
     only_answers = guidance.follows_request and answers and not ready and bool(state.done_calls)
     state.lead.answers_next, state.lead.calls_next = False, frozenset()
-    if only_answers:
-        asking = ()
+    return _Choices(tools, waiting, ready, asks and not only_answers, answers, may_answer, only_answers)
+
+
+def _constrain(choices: _Choices, state: RunState, *, is_done: bool) -> OfferedTools:
+    """Return the step's offer: what the calls may be without repetitions, their grammar and evidence."""
+    options, ready = state.options, choices.ready
+    refers_to, ending = tuple(sorted(state.entries)), _ending(state)
+    asking = (ASK_USER,) if choices.asks else ()
+    declared = ending if options.protocol.answers_by_call else ()
     excluded = _excluded(ready, state)
-    is_held = guidance.holds_to_values_left and bool(ready) and not answers
+    is_held = options.guidance.holds_to_values_left and bool(ready) and not choices.answers
     limited, repetitions = _limited(ready, excluded, state, is_held=is_held)
     ready, limited = (
         tuple(tool for tool in some if tool.name not in repetitions) for some in (ready, limited)
     )
-    resting = frozenset(tool.name for tool in tools) - waiting.keys() - {tool.name for tool in ready}
+    names = {tool.name for tool in ready}
+    resting = frozenset(tool.name for tool in choices.tools) - choices.waiting.keys() - names
     has_calls = any(offered_args(tool, refers_to) is not None for tool in ready)
-    answers = answers or (may_answer and not has_calls)
-    can_call = asking or answers or has_calls
+    answers = choices.answers or (choices.may_answer and not has_calls)
     possible = (*ready, *asking, *(ending if answers else ()))
     grammar = evidence = None
-    if options.protocol.is_constrained and (can_call or not resting):  # a pool of no calls is an error
-        only_text = guidance.follows_request and possible == ending
+    # a pool of no calls is an error
+    if options.protocol.is_constrained and (asking or answers or has_calls or not resting):
+        only_text = options.guidance.follows_request and possible == ending
         grammar = (
             options.protocol.prose()
             if only_text
@@ -194,7 +204,7 @@ def offer_tools(state: RunState) -> OfferedTools:
         in_system_message=(*state.in_system_message, *asking, *declared),
         described=(*state.described, *asking, *declared),
         callable=possible,
-        waiting=waiting,
+        waiting=choices.waiting,
         refers_to=refers_to,
         grammar=grammar,
         left_out=resting,
@@ -204,8 +214,12 @@ def offer_tools(state: RunState) -> OfferedTools:
             for arguments in several
         ),
         evidence=evidence,
-        only_answers=only_answers,
+        only_answers=choices.only_answers,
     )
+
+
+def _ending(state: RunState) -> tuple[Tool, ...]:
+    return (state.order.final_answer,) if state.order.final_answer else ()
 
 
 def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -239,6 +253,11 @@ def _next_choices(
     options, guidance = state.options, state.options.guidance
     if guidance.changes_only_what_is_asked and options.filter:
         ready = tools_meant(ready, state)
+    # a part of a request asks for a tool, and a small model would answer as if it had been called
+    if state.is_divided and not state.done_calls and not state.blocked_in_a_row:
+        pool = state.order.tools
+        asked = {*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read")}
+        answers = answers and asked.isdisjoint(ready)
     if not answers:
         return ready, False
     if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):
@@ -272,7 +291,7 @@ def _limited(
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written, state.request) for tool in limited)
     if options.spans and options.dialect == "gbnf":
-        from gbnf_server.planner.span_values import with_spans  # noqa: PLC0415  # it reads the names of CLDR
+        from gbnf_server.planner.spans.values import with_spans  # noqa: PLC0415  # it reads the names of CLDR
 
         read_as = state.request, state.started_at.date(), options.date_order
         spans = ((tool, with_spans(tool, *read_as)) for tool in limited)

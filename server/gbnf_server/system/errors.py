@@ -17,7 +17,7 @@
     │   └── ExecutorTimeoutError     a tool exceeded its time limit
     ├── ExtractionError              no answer of a model has the value (gbnf_server.planner.extraction)
     ├── SetupError                   this machine lacks something: a workspace, a server build …
-    │   ├── RunLogError              runs cannot be logged or resumed (gbnf_server.planner.run_log)
+    │   ├── RunLogError              runs cannot be logged or resumed (gbnf_server.planner.runs.run_log)
     │   └── McpServerError           an MCP server does not start (gbnf_server.mcp)
     └── InputError                   a file from the user cannot be used
         ├── BatchFileError           a file of requests (gbnf_server.planner.batch)

@@ -14,8 +14,8 @@ from gbnf_server.inspect.pages.run_view import limit_facts, token_facts, view_ru
 from gbnf_server.inspect.step_rendering import render_decoding, render_decodings, visible
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner.events import ModelCalled
-from gbnf_server.planner.recording import RecordedCall
-from gbnf_server.planner.run_files import RecordedRun
+from gbnf_server.planner.runs.recording import RecordedCall
+from gbnf_server.planner.runs.run_files import RecordedRun
 from support.by_hand import NOW
 
 

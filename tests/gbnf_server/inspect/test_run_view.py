@@ -12,8 +12,8 @@ from gbnf_server.inspect.pages.run_view import view_run
 from gbnf_server.inspect.step_rendering import run_tab
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.recording import RecordedCall, RunRecorder
-from gbnf_server.planner.run_files import RecordedRun, read_runs
+from gbnf_server.planner.runs.recording import RecordedCall, RunRecorder
+from gbnf_server.planner.runs.run_files import RecordedRun, read_runs
 from support.by_hand import ANSWER, call
 from support.scripts import Script
 from support.toys import make_tool

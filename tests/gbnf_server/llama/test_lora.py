@@ -18,7 +18,7 @@ from gbnf_server.backends.in_process import InProcess
 from gbnf_server.backends.llama_server import LlamaServer
 from gbnf_server.cli.model_options import ModelSource
 from gbnf_server.llama.server_build import start
-from gbnf_server.planner.fingerprints import describe_model, identity
+from gbnf_server.planner.runs.fingerprints import describe_model, identity
 from gbnf_server.system.errors import ModelLoadError
 from gbnf_server.system.model_files import SMOLLM2_ADAPTER
 from support.models import Matrix, make_adapter, make_model, tensor_shapes

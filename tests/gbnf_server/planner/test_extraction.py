@@ -45,7 +45,7 @@ from gbnf_server import (
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request
 from gbnf_server.backends.model_traits import ModelTraits
 from gbnf_server.planner.extraction import _chooser
-from gbnf_server.planner.run_log import MOST_WAITING, RunLogError
+from gbnf_server.planner.runs.run_log import MOST_WAITING, RunLogError
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ServerResponseError
 from support.backends import FakeBackend
 from support.effort import scaled

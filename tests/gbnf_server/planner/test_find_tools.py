@@ -29,9 +29,9 @@ from gbnf_server.planner.events import (
     ToolDone,
     WarningRaised,
 )
-from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.guidance import GUIDED, UNGUIDED
 from gbnf_server.planner.options import MAX_TOOLS, SMALL_MODEL_MARGIN, SMALL_MODEL_TOOLS, ResolvedOptions
+from gbnf_server.planner.runs.fingerprints import digest, options_identity
 from gbnf_server.planner.tool_offer import FOUND_AT_ONCE
 from gbnf_server.system.errors import BackendUnreachableError
 from support.backends import FakeBackend

@@ -28,10 +28,10 @@ from gbnf_server.planner.events import (
     ToolDone,
     ToolFailed,
 )
-from gbnf_server.planner.fingerprints import digest, options_identity
 from gbnf_server.planner.options import PlannerOptions
-from gbnf_server.planner.requested_tools import tools_asked_for
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.runs.fingerprints import digest, options_identity
+from gbnf_server.planner.small_models.requested_tools import tools_asked_for
 from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import (
     BackendUnreachableError,

@@ -9,8 +9,11 @@ import pytest
 
 from gbnf.requests.parts import parts_of
 from gbnf_server.backends.base import Completion
+from gbnf_server.planner.answer_checks import message_faults
 from gbnf_server.planner.events import CallModel, ExecuteTool, RunStarted, StepStarted
+from gbnf_server.planner.run_state import Parts, RunState
 from gbnf_server.system.errors import ContextOverflowError
+from support.by_hand import resolved, ticking
 from support.pools import BUNDLED
 from support.small_models import ASKED_FIRST, LARGE, NO_CHOICE, SMALL, chosen, drive, odds, written
 
@@ -47,7 +50,7 @@ def test_each_part_is_asked_for_alone_after_the_answer_to_the_one_before() -> No
     asked = [effect.request.messages[-1]["content"] for effect in calls]
     assert [text.partition("\n")[0] for text in asked] == [FIRST, SECOND, THIRD]
     said = [message["content"] for message in calls[-1].request.messages if message["role"] == "assistant"]
-    assert [text for text in said if text in ANSWERS] == [*ANSWERS[:2]]
+    assert said.count("Done.") == 2
     answers = [effect.request.messages[-1]["content"] for effect in driven.of(CallModel)[1::2]]
     for part, text in zip((FIRST, SECOND, THIRD), answers, strict=True):
         assert [other for other in (FIRST, SECOND, THIRD) if other in text] == [part]
@@ -59,6 +62,7 @@ def test_each_part_is_offered_the_tools_that_it_asks_for() -> None:
     for call, names in zip(CALLS, offered, strict=True):
         assert call["name"] in names
     assert "delete_files" not in offered[0] | offered[1]
+    assert "final_answer" not in offered[0] | offered[1] | offered[2]
 
 
 def test_the_tool_of_each_part_is_chosen_by_its_own_message() -> None:
@@ -116,3 +120,19 @@ def test_a_prompt_that_is_too_long_shows_the_part_in_progress_alone() -> None:
     before, after = driven.of(CallModel)[2:4]
     assert any(message["content"].startswith(FIRST) for message in before.request.messages)
     assert len(after.request.messages) == 2
+
+
+def test_what_an_earlier_part_has_made_is_not_deleted() -> None:
+    delete = written({"name": "delete_files", "arguments": {"paths": ["trips/rome"]}})
+    request = f"{FIRST}, and delete the log 1"
+    driven = drive(request, *TEXTS[:2], *[delete] * 3, replies=REPLIES)
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
+
+
+@pytest.mark.parametrize(("language", "filler"), [("en", "Done."), ("it", "fatto")])
+def test_what_stands_for_the_answer_to_a_part_is_no_answer(language: str, filler: str) -> None:
+    state = RunState(SECOND, "turn-1", ticking()(), resolved(language=language))
+    state.history.append({"role": "user", "content": SECOND})
+    assert not list(message_faults(filler, state))
+    state.parts = Parts(answers=(ANSWERS[0],))
+    assert [refusal for refusal, _ in message_faults(filler, state)] == ["invalid"]

@@ -200,6 +200,13 @@ def test_an_answer_that_only_repeats_the_request_begins_again() -> None:
     assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
 
 
+def test_an_apology_for_what_is_done_begins_again() -> None:
+    apology = "I'm sorry, but I can't assist with that request."
+    texts = [written(FOLDER_CALL), apology, "Done: invoices."]
+    driven = drive(FOLDER_REQUEST, *texts, replies=[{"entries": ["invoices"]}])
+    assert (driven.run.outcome, driven.run.answer) == ("answered", "Done: invoices.")
+
+
 LEAVES = "Why do leaves turn red?"
 
 

@@ -24,8 +24,8 @@ from gbnf_server.planner.drivers import RunEnvironment, adrive, astream, drive
 from gbnf_server.planner.events import Event, ModelCalled, Run, RunFinished, TextWritten
 from gbnf_server.planner.loop import Planning, plan
 from gbnf_server.planner.options import ResolvedOptions
-from gbnf_server.planner.recording import RecordedCall, RunRecorder
-from gbnf_server.planner.run_files import RecordedRun, read_runs
+from gbnf_server.planner.runs.recording import RecordedCall, RunRecorder
+from gbnf_server.planner.runs.run_files import RecordedRun, read_runs
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ContextOverflowError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, NOW, POOL, completion, resolved, ticking

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from gbnf.errors import clip
 from gbnf_server import planner
 from gbnf_server.backends.base import Usage
-from gbnf_server.planner.recording import RecordedCall
-from gbnf_server.planner.run_files import RecordedRun
+from gbnf_server.planner.runs.recording import RecordedCall
+from gbnf_server.planner.runs.run_files import RecordedRun
 
 EntryKind: TypeAlias = Literal["grammar", "model", "tool", "refused", "failed", "note"]
 

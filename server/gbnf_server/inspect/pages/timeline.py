@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from gbnf_server.inspect.pages.rendering import render_template, tokens
 from gbnf_server.inspect.pages.run_view import EntryView, RunView, StepView, seconds
-from gbnf_server.planner.grammar_lines import GrammarLines
+from gbnf_server.planner.runs.grammar_lines import GrammarLines
 
 _NARROWEST = 0.003
 """The least width of a bar, as a share of the time axis."""

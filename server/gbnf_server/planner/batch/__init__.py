@@ -2,7 +2,7 @@
 
 from gbnf_server.planner.batch.requests import BatchFileError, BatchRequest, parse_requests, read_requests
 from gbnf_server.planner.batch.runner import Batch, BatchResult, write_result
-from gbnf_server.planner.run_log import RunLogError
+from gbnf_server.planner.runs.run_log import RunLogError
 
 __all__ = [
     "Batch",

@@ -34,7 +34,7 @@ from gbnf_server.planner.drivers import CancellablePerson, steady_clock
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel
 from gbnf_server.planner.loop import Planning
 from gbnf_server.planner.model_calls import Clock, Part
-from gbnf_server.planner.run_log import RunLogError
+from gbnf_server.planner.runs.run_log import RunLogError
 from gbnf_server.system import errors
 
 LogEntry = Mapping[str, Any]

@@ -17,9 +17,9 @@ from gbnf_server.planner import Outcome, Planner
 from gbnf_server.planner.batch.replay import InterruptedCallError, LogEntry, Replay, ReplayError
 from gbnf_server.planner.batch.requests import BatchRequest
 from gbnf_server.planner.drivers import RunEnvironment, adrive
-from gbnf_server.planner.fingerprints import digest, options_identity, tool_identity
 from gbnf_server.planner.loop import plan
-from gbnf_server.planner.run_log import RunLog, RunLogError, Unanswered, in_order
+from gbnf_server.planner.runs.fingerprints import digest, options_identity, tool_identity
+from gbnf_server.planner.runs.run_log import RunLog, RunLogError, Unanswered, in_order
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, ExecutorError, SetupError
 
 _FORMAT = 2  # of the log

@@ -19,7 +19,7 @@ from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.llama.token_values import TokenLogprob, ValueProbability
 from gbnf_server.planner.batch.replay import Replay, ReplayError
 from gbnf_server.planner.events import AskApproval, AskPerson, CallModel, Purpose
-from gbnf_server.planner.run_log import RunLogError
+from gbnf_server.planner.runs.run_log import RunLogError
 from gbnf_server.system import errors
 
 BEGAN = datetime(2026, 3, 5, 23, 59, tzinfo=UTC)

@@ -26,7 +26,7 @@ from gbnf_server.executors import AbsentPerson, Context, Form, Person, ScriptedP
 from gbnf_server.planner import Planner, PlannerOptions
 from gbnf_server.planner.batch import Batch, BatchRequest, BatchResult, write_result
 from gbnf_server.planner.compaction import prompt_size
-from gbnf_server.planner.run_log import RunLogError
+from gbnf_server.planner.runs.run_log import RunLogError
 from gbnf_server.system.errors import BackendUnreachableError, ContextOverflowError, ServerResponseError
 from support.backends import FakeBackend
 from support.by_hand import ANSWER, call

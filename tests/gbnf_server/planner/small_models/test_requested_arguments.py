@@ -14,7 +14,7 @@ from gbnf.calls.validation import validate_call
 from gbnf.prompts.descriptions import declare_tool
 from gbnf.testing import calls
 from gbnf_server.planner.events import AskApproval, CallModel, ExecuteTool
-from gbnf_server.planner.requested_arguments import narrowed
+from gbnf_server.planner.small_models.requested_arguments import narrowed
 from support.pools import BUNDLED
 from support.small_models import ASKED_FIRST, LARGE, SMALL, chosen, drive, odds, written
 

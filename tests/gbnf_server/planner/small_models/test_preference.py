@@ -17,7 +17,13 @@ from gbnf.tools import Tool
 from gbnf_server.backends.call_odds import LEAST_CALL_ODDS
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner.events import CallModel, ExecuteTool, StepStarted
-from gbnf_server.planner.preference import choice_grammar, is_clear, near_best, preference, read_choice
+from gbnf_server.planner.small_models.preference import (
+    choice_grammar,
+    is_clear,
+    near_best,
+    preference,
+    read_choice,
+)
 from gbnf_server.system.errors import ConversationRefusedError
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED

@@ -15,8 +15,8 @@ from gbnf.errors import clip
 from gbnf.schema.keywords import path_pointer
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf_server.planner.events import Event, Run, RunFinished, RunStarted, StepOffer, TextWritten, event_name
-from gbnf_server.planner.grammar_lines import join_lines
-from gbnf_server.planner.recording import INTERRUPTED, RecordedCall
+from gbnf_server.planner.runs.grammar_lines import join_lines
+from gbnf_server.planner.runs.recording import INTERRUPTED, RecordedCall
 from gbnf_server.system.errors import InputError
 
 MOST_BYTES = 256 * 1024 * 1024

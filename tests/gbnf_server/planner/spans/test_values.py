@@ -18,7 +18,7 @@ from gbnf import compile_pool
 from gbnf.tools import Tool
 from gbnf_server import Extraction, Extractor, InProcess, extract_many
 from gbnf_server.planner.extraction import _Target
-from gbnf_server.planner.span_values import taken_spans, with_spans
+from gbnf_server.planner.spans.values import taken_spans, with_spans
 from support.by_hand import completion, drive_by_hand, resolved
 from support.effort import scaled
 from support.models import make_model

@@ -15,8 +15,8 @@ from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.requests.coverage import argument_values
 from gbnf.requests.evidence import with_stated_choices
 from gbnf.requests.ranking import file_tools
+from gbnf.requests.spelling import as_requested
 from gbnf.requests.texts import (
-    as_requested,
     unnamed_files,
     with_content,
     with_folders,
@@ -27,10 +27,9 @@ from gbnf.requests.texts import (
     without_roots,
 )
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf_server.planner.requested_tools import tools_asked_for, writes_files
-from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.run_state import OfferedTools, RunState
+from gbnf_server.planner.small_models.requested_tools import tools_asked_for, writes_files
 from gbnf_server.planner.step_references import fill_references
-from gbnf_server.planner.tool_offer import OfferedTools
 
 
 def with_proposed_call(parsed: ParsedCall, offer: OfferedTools) -> ParsedCall:
@@ -52,7 +51,7 @@ def corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Parse
     if call["name"] == FINAL_ANSWER.name or not (guidance.spells_as_requested or guidance.sends_dictated):
         return parsed
     arguments = call["arguments"]
-    results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
+    results_text = json.dumps([step.result for step in state.run_steps], ensure_ascii=False, default=str)
     if guidance.spells_as_requested:
         arguments = as_requested(arguments, state.request, results_text)
     called = next(tool for tool in offer.callable if tool.name == call["name"])
@@ -87,9 +86,8 @@ def _completed(
         arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
     elif file_tools([called], "folder") and not file_tools([called]):  # it only makes folders
-        writes = any(
-            map(writes_files, tools_asked_for(state.described, state))
-        )  # the file is still to be written
+        # the file is still to be written
+        writes = any(map(writes_files, tools_asked_for(state.described, state)))
         arguments = with_folders(arguments, "" if writes else state.request)
     elif writes_files(called):
         made = {str(entry) for entries in state.entries.values() for entry in entries}
@@ -101,10 +99,9 @@ def only_named(
     call: dict[str, Any], tool: Tool, offer: OfferedTools, state: RunState
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a call without the files that were found and not meant, or it and these if it needs them."""
-    entries = {entry for several in state.entries.values() for entry in several if isinstance(entry, str)}
     with suppress(ValueError):  # references that do not fit are refused later
         arguments = fill_references(tool, call["arguments"], state.entries)
-        if unnamed := unnamed_files(arguments, state.request, entries):
+        if unnamed := unnamed_files(arguments, state.request, state.found_texts):
             args = {
                 name: [item for item in value if item not in unnamed] if isinstance(value, list) else value
                 for name, value in arguments.items()

@@ -1,6 +1,6 @@
 """Dates and times of day of a text, in digits and in words, and their normal form.
 
-The names of months in the languages of `text_numbers` are those of CLDR, from Babel.
+The names of months in the languages of `numbers` are those of CLDR, from Babel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from babel import Locale
 
 from gbnf.requests.values import named_dates
-from gbnf_server.planner.text_numbers import LANGUAGES, LONGEST, MOST, Span, either, overlaps, word_numbers
+from gbnf_server.planner.spans.numbers import LANGUAGES, LONGEST, MOST, Span, either, overlaps, word_numbers
 
 Order: TypeAlias = Literal["day", "month"]
 """What comes first in 03/04/2026."""

@@ -19,8 +19,8 @@ from gbnf_server.backends.base import Completion, Request, Timings, Usage
 from gbnf_server.executors import Context, ScriptedPerson, Workspace
 from gbnf_server.llama.token_values import Candidate, TracedToken
 from gbnf_server.planner import Planner, PlannerOptions
-from gbnf_server.planner.recording import RecordedCall, RunRecorder
-from gbnf_server.planner.run_files import RecordedRun, read_runs
+from gbnf_server.planner.runs.recording import RecordedCall, RunRecorder
+from gbnf_server.planner.runs.run_files import RecordedRun, read_runs
 from gbnf_server.system.errors import SetupError
 from support.by_hand import ANSWER, call
 from support.scripts import Script

@@ -10,8 +10,8 @@ from gbnf.requests.ranking import file_readers, file_tools, has_content_of, name
 from gbnf.requests.texts import appends, sources
 from gbnf.requests.values import names_kind_of_file
 from gbnf.tools import Tool
-from gbnf_server.planner.requested_tools import answers_alone, takes_found, tools_asked_for
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.small_models.requested_tools import answers_alone, takes_found, tools_asked_for
 
 Choices: TypeAlias = tuple[tuple[Tool, ...], bool]
 """Tools that may be called, and whether the model may answer instead."""

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gbnf_server.planner.run_log import RunLog, RunLogError
+from gbnf_server.planner.runs.run_log import RunLog, RunLogError
 
 # Lone surrogates, too, but not pairs of them: as JSON, they are one character.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) | st.sampled_from(["\ud800", "a\udfff"])

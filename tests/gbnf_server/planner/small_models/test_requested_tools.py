@@ -6,8 +6,8 @@ import pytest
 
 from gbnf.tools import Tool
 from gbnf_server.planner.events import StepStarted
-from gbnf_server.planner.requested_tools import tools_meant
 from gbnf_server.planner.run_state import OrderedTools, RunState
+from gbnf_server.planner.small_models.requested_tools import tools_meant
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.small_models import ASKED_FIRST, SMALL, chosen, drive, odds, written

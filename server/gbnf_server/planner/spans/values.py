@@ -1,7 +1,7 @@
 """Values of a schema that a text has: which spans each field may take, and which one it took.
 
-Dates and times are those of `gbnf_server.planner.text_dates`, durations and numbers those of
-`gbnf_server.planner.text_numbers`; addresses, telephone numbers and codes are copied. A field for which the
+Dates and times are those of `gbnf_server.planner.spans.dates`, durations and numbers those of
+`gbnf_server.planner.spans.numbers`; addresses, telephone numbers and codes are copied. A field for which the
 text has no span stays as it is; one that may be null is required, so that it is decided, and not forgotten.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, Final
 from gbnf.schema.models import LOCAL_DATE_TIME, LOCAL_TIME
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
-from gbnf_server.planner.text_dates import DAY_WORD, Order, date_spans, time_spans
-from gbnf_server.planner.text_numbers import (
+from gbnf_server.planner.spans.dates import DAY_WORD, Order, date_spans, time_spans
+from gbnf_server.planner.spans.numbers import (
     CURRENCIES,
     FUNCTION_WORDS,
     LONGEST,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gbnf_server.planner.run_log import MOST_WAITING, RunLog, RunLogError, in_order
+from gbnf_server.planner.runs.run_log import MOST_WAITING, RunLog, RunLogError, in_order
 from support.effort import scaled
 
 

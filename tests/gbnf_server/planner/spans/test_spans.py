@@ -13,8 +13,8 @@ from babel.units import format_unit
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gbnf_server.planner.text_dates import date_spans, time_spans
-from gbnf_server.planner.text_numbers import Span, duration_spans, is_money, iso_duration, number_spans
+from gbnf_server.planner.spans.dates import date_spans, time_spans
+from gbnf_server.planner.spans.numbers import Span, duration_spans, is_money, iso_duration, number_spans
 
 TODAY = dt.date(2026, 11, 21)
 SENTENCES = {

@@ -10,24 +10,18 @@ from math import inf
 from typing import Literal
 
 from gbnf.errors import GbnfError
-from gbnf.requests.coverage import (
-    uncovered_values,
-)
+from gbnf.requests import wording
+from gbnf.requests.coverage import uncovered_values
 from gbnf.requests.pool_filter import filter_pool, scored
 from gbnf.requests.ranking import asking_words, common_words, file_tools, is_about, names_file, says_no_more
 from gbnf.requests.texts import appends
-from gbnf.requests.values import (
-    LONGEST_REQUEST,
-    asks_for_several,
-    may_name_time,
-    names_kind_of_file,
-)
+from gbnf.requests.values import LONGEST_REQUEST, asks_for_several, may_name_time, names_kind_of_file
 from gbnf.tools import Tool
 from gbnf.tools.providers import Provider
 from gbnf_server.planner.options import SMALL_MODEL_MARGIN
-from gbnf_server.planner.preference import NEAR, SURE, near_best
-from gbnf_server.planner.requested_arguments import takes_any_text, takes_times
 from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.small_models.preference import NEAR, SURE, near_best
+from gbnf_server.planner.small_models.requested_arguments import takes_any_text, takes_times
 
 _FAR = 0.5
 """Of the best score: where no other tool has it, words are right as often as a small model."""
@@ -44,7 +38,7 @@ def tools_meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     and one that does not say so changes nothing. Times that were found are no names of files.
     """
     request = state.request
-    if _has_found_times(state) and not (names_file(request) or _OF_FILES.search(request)):
+    if _has_found_times(state) and not (names_file(request) or wording.ABOUT_FILES.search(request)):
         tools = tuple(tool for tool in tools if not (file_tools([tool]) or file_tools([tool], "folder")))
     best = max(state.lead.preference, key=state.lead.preference.__getitem__, default="")
     chosen = best if state.lead.choice.get(best, -inf) > SURE else ""
@@ -58,19 +52,12 @@ def tools_meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     if state.lead.preference:
         near = {*tools_preferred(tools, state), *asked}
         possible = tuple(tool for tool in possible if tool in near or not _may_be_left_out(tool))
-    if asks_for_several(request):
-        return possible
-    if not any(_may_be_left_out(tool) for tool in asked.intersection(possible)):
+    if asks_for_several(request) or not any(map(_may_be_left_out, asked.intersection(possible))):
         return possible
     return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
 
 
 _POINT_IN_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?:/.*)?)?")
-_OF_FILES = re.compile(
-    r"\b(?:files?|folders?|director\w+|documents?|notes?|lists?|write|save|cartell\w+|document[oi]|not[ae]"
-    r"|elenc\w+|list[ae]|scriv\w+|salv\w+)\b|/",
-    re.IGNORECASE,
-)
 
 
 def _has_found_times(state: RunState) -> bool:
@@ -110,7 +97,9 @@ def _may_be_left_out(tool: Tool) -> bool:
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
     if not _may_be_left_out(tool):
         return True
-    is_asked = _QUESTION.match(state.query) or _ASKS_WHETHER.match(state.query[:LONGEST_REQUEST])
+    is_asked = wording.QUESTION.match(state.query) or wording.ASKS_WHETHER.match(
+        state.query[:LONGEST_REQUEST]
+    )
     is_question = is_asked and not asks_for_several(state.query)
     request = state.request
     has_words = is_chosen or common_words(request, tool) or _is_marked(tool, request) or _adds(tool, request)
@@ -127,36 +116,10 @@ def _is_marked(tool: Tool, request: str) -> bool:
     return bool(tool.offer.markers) and ("@" not in tool.offer.markers or "@" in request)
 
 
-_INTERROGATIVE = (
-    r"(?:what|which|who|whose|where|when|how|che|cosa|qual[ei]?|quant[oaie]|chi|dove|quando|com['e])\b"
-)
-_SHOWING = (
-    r"(?:(?:please|(?:can|could|would) you|puoi|potresti)\s+)*"
-    r"(?:show|list|read|find|search|look|open|display|print|tell me"
-    r"|(?:mostra|leggi|elenca|trova|cerca)(?:mi)?|apri|dimmi)\b"
-)
-_QUESTION = re.compile(rf"\s*(?:{_INTERROGATIVE}(?:[^.!\n]|\.\b)*\?\s*\Z|{_SHOWING}[^,;:]*\Z)", re.IGNORECASE)
-"""A question, or a request to show or find something."""
-_ASKS_WHETHER = re.compile(
-    r"\s*+(?![^\n]*\b(?:you|please|puoi|potresti|per favore|able to|(?:way|chance|possibility|time) (?:to|of)"
-    r"|mind|allowed|mett\w+|modo di"
-    r"|possibilità di)\b)"
-    r"(?:any|(?:is|are|was|were) there|(?:do|did|have|had|am|was|were|are) (?:I|we)|does|has"
-    r"|c['’](?:è|era)|ci sono|ho)\b(?:[^.,;:!\n]|\.\b)*\?\s*\Z",
-    re.IGNORECASE,
-)
-_PART_END = re.compile(r"[.,;!?]\s+|[!?]\Z|\b(?:and|then|e|poi)\b", re.IGNORECASE)
-_ASKING = re.compile(
-    rf"\s*(?:{_INTERROGATIVE}|{_SHOWING}|"
-    r"(?:is|are|was|were|do|does|did|has|have|any|should|explain|spiega(?:mi)?)\b)",
-    re.IGNORECASE,
-)
-
-
 def only_asks(request: str) -> bool:
     """Return whether each part of a request is a question, or says to show or find something."""
-    parts = [part for part in _PART_END.split(request[:LONGEST_REQUEST]) if part.strip()]
-    return all(_ASKING.match(part) for part in parts)
+    parts = [part for part in wording.PART_END.split(request[:LONGEST_REQUEST]) if part.strip()]
+    return all(wording.ASKING.match(part) for part in parts)
 
 
 def _needs_time(tool: Tool) -> bool:
@@ -176,11 +139,6 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     asked = tools_asked_for(tools, state) or tools_preferred(tools, state)[: bool(state.lead.preference)]
     changing = (tool for tool in file_tools(asked) if tool.run.effect == "write")
     return next((tool for tool in changing if tool.name in state.lead.takes_entries), None)
-
-
-def is_harmless(tool: Tool, state: RunState) -> bool:
-    """Return whether a tool changes nothing, or is asked for."""
-    return tool.run.effect == "read" or tool in tools_asked_for(state.order.tools, state)
 
 
 def tools_asked_for(
@@ -256,8 +214,8 @@ def said_choice(tools: tuple[Tool, ...], state: RunState) -> Mapping[str, float]
 
 def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tool that answers a request by itself: with the time, or that in a place which it names."""
-    asked = _ASKS_WHAT.match(state.query)
-    if state.images or not asked or _OF_PERSONS.search(state.query, asked.end()):
+    asked = wording.ASKS_WHAT.match(state.query)
+    if state.images or not asked or wording.OF_PERSONS.search(state.query, asked.end()):
         return ()
     without_place = _IN_PLACE.sub("", state.query)
 
@@ -276,17 +234,7 @@ def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     return tuple(alone) if len(alone) == 1 else ()
 
 
-_ASKS_WHAT = re.compile(
-    r"\s*(?:(?:please|puoi|can you|could you)\s+)?"
-    r"(?:what|which|che|qual\w*|tell me|dimmi|give me the|dammi l|show me)\b",
-    re.IGNORECASE,
-)
 _IN_PLACE = re.compile(r"\s(?:in|a|ad)(?:[ -][A-Z][^\W\d_]+)+(?=\W*\Z)")
-_OF_PERSONS = re.compile(
-    r"\b(?:i|we|he|she|they|you|my|your|have|has|had|was|were|do|did|must|should|will|not|no|non|ho|hai|sei"
-    r"|devo|devi|era|giornata|a day)\b|n['’]t\b",
-    re.IGNORECASE,
-)
 
 
 def tools_preferred(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from itertools import dropwhile
 from typing import Any
 
 from gbnf.prompts.descriptions import declare_tool
+from gbnf.requests import wording
 from gbnf.requests.coverage import (
     has_values_for_another,
     is_covered,
@@ -16,18 +16,12 @@ from gbnf.requests.coverage import (
     uncovered_values,
     with_values_left,
 )
-from gbnf.requests.ranking import (
-    common_words,
-    file_readers,
-    names_file,
-)
-from gbnf.requests.values import (
-    asks_for_several,
-    most_calls,
-)
+from gbnf.requests.ranking import common_words, file_readers, names_file
+from gbnf.requests.values import asks_for_several, most_calls
 from gbnf.tools import Tool
-from gbnf_server.planner.preference import LIKELY
-from gbnf_server.planner.requested_tools import (
+from gbnf_server.planner.run_state import RunState
+from gbnf_server.planner.small_models.preference import LIKELY
+from gbnf_server.planner.small_models.requested_tools import (
     fit_scores,
     only_asks,
     tools_asked_for,
@@ -35,7 +29,6 @@ from gbnf_server.planner.requested_tools import (
     tools_meant,
     tools_preferred,
 )
-from gbnf_server.planner.run_state import RunState
 
 _NEARLY = 0.9
 """Of the best score: paths, addresses and times fit several tools alike."""
@@ -55,10 +48,17 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState) -> bool:
         return is_all and state.calls.is_done(call)
     if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
-    texts = "\n".join([state.request, *(repr(step.result) for step in state.steps if step.result)])
-    if not takes_more(texts, call, done, by_argument=bool(_ANOTHER.search(state.query))):
+    texts = "\n".join([state.request, *(repr(step.result) for step in state.run_steps if step.result)])
+    if not takes_more(texts, call, done, by_argument=bool(wording.ANOTHER.search(state.query))):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))
+
+
+def useless(call: Mapping[str, Any], tool: Tool | None, state: RunState) -> str:
+    """Return why a call is not made, since it repeats what failed or is done, or has nothing new; else ""."""
+    if tool is not None and (reason := state.calls.refusal(tool, call)):
+        return reason
+    return f"{call['name']} has done what was asked for; answer now" if has_nothing_new(call, state) else ""
 
 
 def _found_nothing(state: RunState) -> bool:
@@ -74,8 +74,7 @@ def has_all_parts(state: RunState) -> bool:
     that asks for a change.
     """
     done = state.done_calls
-    changes = state.succeeded & {tool.name for tool in state.order.tools if tool.run.effect == "write"}
-    if not changes and tools_asked_for(state.order.tools, state):
+    if not state.changing and tools_asked_for(state.order.tools, state):
         return False
     parts = 0
     for index, call in enumerate(done):
@@ -85,27 +84,23 @@ def has_all_parts(state: RunState) -> bool:
     return parts >= most_calls(state.query) and is_covered(state.request, done)
 
 
+def _last_tool(pool: tuple[Tool, ...], state: RunState) -> Tool | None:
+    """Return the tool of the last call that has a result; None without one, and if the pool has it not."""
+    return next((tool for tool in pool for call in state.done_calls[-1:] if tool.name == call["name"]), None)
+
+
 def lists_more(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request lists values with those of the last call that no call has."""
-    done = state.done_calls
-    if not done or state.steps[-1].result is None:
-        return False
-    last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
-    return last is not None and with_values_left(last, state.request, done) is not last
+    last = _last_tool(pool, state) if state.steps and state.steps[-1].result is not None else None
+    return last is not None and with_values_left(last, state.request, state.done_calls) is not last
 
 
 def may_go_on(pool: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a request lists more for the last call's tool, or says that there is more: "also, …"."""
-    is_repeated = _ANOTHER.search(state.query) and len(state.done_calls) < most_calls(state.query)
+    is_repeated = wording.ANOTHER.search(state.query) and len(state.done_calls) < most_calls(state.query)
     return lists_more(pool, state) or bool(
         is_repeated and len({call["name"] for call in state.done_calls}) == 1
     )
-
-
-_ANOTHER = re.compile(
-    r"\b(?:also|another|again|repeat|same|finally|what if|anche|altr[oaie]|ripeti|stess[oaie]|infine)\b",
-    re.IGNORECASE,
-)
 
 
 def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
@@ -118,8 +113,8 @@ def needs_another_call(pool: tuple[Tool, ...], state: RunState) -> bool:
         return True
     if not done or state.steps[-1].result is None or not asks_for_several(state.query):
         return False
-    declaration = " ".join(json.dumps(declare_tool(tool)) for tool in pool if tool.name == done[-1]["name"])
-    return has_values_for_another(state.query, done, declaration)
+    last = _last_tool(pool, state)
+    return has_values_for_another(state.query, done, json.dumps(declare_tool(last)) if last else "")
 
 
 def next_tools(
@@ -209,7 +204,7 @@ def seems_done(state: RunState) -> bool:
     if may_go_on(pool, state) or (guidance.follows_request and _readers_of_found_file(pool, state)):
         return False
     if guidance.follows_request and has_all_parts(state):
-        last = next((tool for tool in pool if tool.name == done[-1]["name"]), None)
+        last = _last_tool(pool, state)
         is_best = last is not None and _is_best(last, tools_meant(pool, state), state)
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
@@ -274,12 +269,12 @@ def _tools_due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     changes = tuple(tool for tool in asked if tool.affinity)
     steps = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None
-    if is_stuck or _found_nothing(state) or has_all_parts(state) or not (reads or changes):
+    if is_stuck or _found_nothing(state) or not (reads or changes):
         return ()
     if changes and uncovered_values(state.query, done):
         needed = {*(reads or (tool for tool in others if tool.run.effect == "read")), *changes}
     else:
-        changed = state.succeeded & {tool.name for tool in state.order.tools if tool.run.effect == "write"}
-        needed = {*reads, *changes} if asks_for_several(state.query) else set() if changed else {*changes}
+        needed = {*changes} if not state.changing else set[Tool]()
+        needed = {*reads, *changes} if asks_for_several(state.query) else needed
     due = tuple(tool for tool in others if tool in needed)
     return tuple(tool for tool in due if not tool.run.confirm) or due

@@ -10,19 +10,11 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
-from gbnf.requests.coverage import (
-    argument_values,
-)
+from gbnf.requests import wording
+from gbnf.requests.coverage import argument_values
 from gbnf.requests.evidence import gather_evidence
-from gbnf.requests.ranking import (
-    common_words,
-)
-from gbnf.requests.values import (
-    LONGEST_REQUEST,
-    named_dates,
-    names_in,
-    times_in,
-)
+from gbnf.requests.ranking import common_words
+from gbnf.requests.values import LONGEST_REQUEST, named_dates, names_in, times_in
 from gbnf.tools import Tool
 from gbnf.tools.tool import with_arguments
 
@@ -53,8 +45,8 @@ def narrowed(tool: Tool, request: str) -> Tool:
     chosen = [name for name in arguments if name in names and name not in tool.step_references]
     if not set(args.get("required", ())) <= set(chosen):
         return tool
-    most = times_in(request) or int(_FINDS_ONE.search(request) is not None)
-    if not most or _RECURRING.search(request):
+    most = times_in(request) or int(wording.FINDS_ONE.search(request) is not None)
+    if not most or wording.RECURRING.search(request):
         return with_arguments(tool, chosen)
     properties = {
         name: {**schema, "maxItems": max(most, schema.get("minItems", 0))}
@@ -68,13 +60,6 @@ def narrowed(tool: Tool, request: str) -> Tool:
 _PROPER_NAME = re.compile(r"[A-Z][^\W\d_]+(?:[ -][A-Z][^\W\d_]+)*")
 _ANY_DAY = date(2026, 1, 5)
 _SHORTEST_DATE = len("2026-01-05")
-_FINDS_ONE = re.compile(
-    r"\b(?:find|look for|pick|choose|get|propose|suggest|trova|cerca|scegli|proponi)(?:\s+me|mi)?\s+"
-    r"(?:(?:an?|one|una?|uno)\s(?!(?:couple|pair|few|dozen|handful|number|paio|po|decina|dozzina|serie)\b)|un['’])"
-    r"(?![^\n]*\b(?:two|three|four|five|six|ten|both|several|them|due|tre|quattro|cinque|sei|[2-9] \w+s)\b)",
-    re.IGNORECASE,
-)
-_RECURRING = re.compile(r"\b(?:every|each|daily|weekly|ogni|tutt[ie])\b", re.IGNORECASE)
 
 
 def takes_any_text(schema: Any) -> bool:
@@ -107,8 +92,8 @@ def dates_to_tell(
     """
     named = named_dates(request, today).items()
     dates = {word: str(day) for word, day in named if day != today and str(day) != word}
-    if _SPOKEN_TIME.search(request):
-        from gbnf_server.planner.text_dates import spoken_times  # noqa: PLC0415  # few requests have them
+    if wording.SPOKEN_TIME.search(request):
+        from gbnf_server.planner.spans.dates import spoken_times  # noqa: PLC0415  # few requests have them
 
         spans = spoken_times(request[:LONGEST_REQUEST])
         dates |= {request[span.start : span.end]: span.value for span in spans}
@@ -118,12 +103,6 @@ def dates_to_tell(
         if any(map(takes_times, items)) and (tool in preferred or common_words(request, tool)):
             return dates
     return {}
-
-
-_SPOKEN_TIME = re.compile(
-    r"\b(?:past|quarter to|o['’]clock|e mezz[ao]|un quarto|halb|viertel|heures?|media|cuarto|e meia|kwart)\b",
-    re.IGNORECASE,
-)
 
 
 def invented_past(arguments: Mapping[str, Any], request: str, today: date) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gbnf_server.inspect.pages.run_view import view_run
-from gbnf_server.planner.run_files import RunFileError, parse_runs, read_runs
+from gbnf_server.planner.runs.run_files import RunFileError, parse_runs, read_runs
 from support.command_line import Gbnf, gbnf
 from support.json_values import json_values
 
