@@ -144,8 +144,9 @@ def next_tools(
         return due, False
     unused_tools = tools_unused(state)
     others = tuple(tool for tool in ready if tool in unused_tools)
-    due = _tools_due(others, state)
-    if ready and needs_another_call(ready, state):
+    goes_on = state.options.guidance.goes_on
+    due = _tools_due(others, state) if goes_on else ()
+    if goes_on and ready and needs_another_call(ready, state):
         called = () if any(tool.run.effect == "write" for tool in others) else state.succeeded
         tools = tuple(tool for tool in ready if tool in others or tool.name in called)
         return tools or ready, bool(others) and not due
