@@ -41,8 +41,7 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
     """Yield why a message is no answer."""
     if is_blank(message):
         yield "invalid", "the message of final_answer is blank; write the answer"
-    is_filler = state.is_divided and words(message) == words(localized(PART_DONE, state.options.language))
-    if is_filler or is_fragment(message, state.steps):
+    if says_part_is_done(message, state) or is_fragment(message, state.steps):
         yield "invalid", "the message is no answer; write a sentence"
     if _is_data(message, state):
         yield "invalid", "the message is raw data of a result; write what it says in a sentence"
@@ -59,6 +58,11 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
         yield "invalid", "the message repeats the request; write an answer to it"
     if _repeats_refusal(message, state) or _is_read(message, state):
         yield "invalid", "the message repeats an error or an instruction; write an answer to the request"
+
+
+def says_part_is_done(message: str, state: RunState) -> bool:
+    """Return whether an answer is what stands for those to earlier parts: a small model repeats it."""
+    return state.is_divided and words(message) == words(localized(PART_DONE, state.options.language))
 
 
 def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:

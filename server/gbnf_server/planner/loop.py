@@ -39,7 +39,13 @@ from gbnf.tools.tool import offered_args
 from gbnf_server.backends.base import Completion
 from gbnf_server.llama.token_values import ValueProbability
 from gbnf_server.planner import salvage
-from gbnf_server.planner.answer_checks import proposed_calls, proposed_tool, proposes_call, words
+from gbnf_server.planner.answer_checks import (
+    proposed_calls,
+    proposed_tool,
+    proposes_call,
+    says_part_is_done,
+    words,
+)
 from gbnf_server.planner.call_checks import AcceptedCall, CallRefusedError, check_call, check_completion
 from gbnf_server.planner.events import AskPerson, CallBlocked, Run, RunFinished, RunStarted, Step, StepStarted
 from gbnf_server.planner.model_calls import LEAST_SECONDS, Clock, Part
@@ -243,7 +249,9 @@ class _Loop(ToolCalls):
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
-            if may_be_done and (state.blocked_in_a_row or not tools_unused(state)):
+            answer = refused.call["arguments"].get("message") if is_answer and refused.call else None
+            says_done = isinstance(answer, str) and says_part_is_done(answer, state)
+            if may_be_done and (state.blocked_in_a_row or says_done or not tools_unused(state)):
                 return (yield from self._answer_done())
             is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
             if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):

@@ -10,7 +10,7 @@ import pytest
 from gbnf.requests.parts import parts_of
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.answer_checks import message_faults
-from gbnf_server.planner.events import CallModel, ExecuteTool, RunStarted, StepStarted
+from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, RunStarted, StepStarted
 from gbnf_server.planner.run_state import Parts, RunState
 from gbnf_server.system.errors import ContextOverflowError
 from support.by_hand import resolved, ticking
@@ -136,3 +136,13 @@ def test_what_stands_for_the_answer_to_a_part_is_no_answer(language: str, filler
     assert not list(message_faults(filler, state))
     state.parts = Parts(answers=(ANSWERS[0],))
     assert [refusal for refusal, _ in message_faults(filler, state)] == ["invalid"]
+
+
+def test_a_part_that_is_said_to_be_done_is_answered_from_its_results() -> None:
+    request = "read notes/rome.md, then find all files in data/may and put them in order"
+    find = {"name": "find_files", "arguments": {"base_path": "data/may", "pattern": "*"}}
+    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
+    texts = [written(read), "It rains.", written(find), "Done.", "There are none."]
+    driven = drive(request, *texts, replies=[{"entries": ["it rains"]}, {"entries": []}])
+    assert driven.run.answer == "It rains.\nThere are none."
+    assert not driven.of(CallBlocked)
