@@ -251,7 +251,8 @@ class _Loop(ToolCalls):
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
             answer = refused.call["arguments"].get("message") if is_answer and refused.call else None
             says_done = isinstance(answer, str) and says_part_is_done(answer, state)
-            if may_be_done and (state.blocked_in_a_row or says_done or not tools_unused(state)):
+            asked = tools_asked_for(state.order.tools, state, "read") if says_done else tools_unused(state)
+            if may_be_done and (state.blocked_in_a_row or not asked):
                 return (yield from self._answer_done())
             is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
             if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):
