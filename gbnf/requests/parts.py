@@ -18,53 +18,82 @@ from gbnf.requests.ranking import asking_words
 from gbnf.requests.values import LONGEST_REQUEST
 from gbnf.tools.tool import Tool
 
-_MOST_PARTS: Final = 8
-_FEWEST_WORDS: Final = 2  # of a part after the first
-_VALUE: Final = re.compile(rf"{QUOTED.pattern}|{ADDRESS}|{PATH.pattern}|\d")
+_MOST_PARTS: Final = 5
+"""Each takes two steps or more of a run."""
+_VALUE: Final = re.compile(rf"{QUOTED.pattern}|(?<![\w.+-]){ADDRESS}|{PATH.pattern}|\d")
 """What a part has of its own: a name alone may be that of somebody in another part."""
+_OTHER_QUOTES: Final = re.compile(r"[\"“”„«»‘`<>(){}\[\]=?\n]|(?<!\w)['’]|['’](?!\w)")
+"""What may have parts of a text inside; a question is answered as a whole."""
+_ENDS_WITH_VALUE: Final = re.compile(rf"(?:{ADDRESS}|{PATH.pattern})[\s.]*\Z")
 
 
 def parts_of(request: str, tools: Sequence[Tool]) -> tuple[str, ...]:
     """Return the parts of a request, in its order; the request alone if it cannot be divided for sure.
 
-    Each part asks for one of `tools`, by its words, and each after the first has a value of its own and does
-    not refer to another: "create the folder a/b", "write 'hi' to c.txt". None depends on a condition.
+    Each part is an order for one of `tools`, by its words, and each after the first has a value of its own
+    and does not refer to another: "create the folder a/b", "write 'hi' to c.txt". A text without quotes has
+    no parts, whatever it says: "tell bob@example.com to delete a.txt and write b.txt".
     """
-    if len(request) > LONGEST_REQUEST or wording.DEPENDS.search(_unquoted(request)):
+    unquoted = _unquoted(request[:LONGEST_REQUEST])
+    if len(request) > LONGEST_REQUEST or _OTHER_QUOTES.search(unquoted) or wording.DEPENDS.search(unquoted):
         return (request,)
-    clauses = [0]  # where they begin
-    for start, end in pairwise([*_pieces(request), len(request)]):
-        if start and not wording.GOES_ON.match(request, start) and _asks(request[start:end], tools):
-            clauses.append(start)
-    begins = [0]
-    for start, end in pairwise([*clauses, len(request)]):
-        if start and _stands_alone(request[start:end]) and _asks(request[begins[-1] : start], tools):
-            begins.append(start)
-    parts = tuple(
-        wording.PART_JOINT_END.sub("", request[start:end]) for start, end in pairwise([*begins, len(request)])
-    )
-    return parts if 1 < len(parts) <= _MOST_PARTS else (request,)
+    ends, begins = [0], [0]  # of clauses: the joint before them, and where they begin
+    for end, begin, after in _pieces(request):
+        if _is_order(request[begin:after], tools):
+            ends.append(end)
+            begins.append(begin)
+    if not _is_order(request, tools):
+        return (request,)
+    parts = [0]  # indices of the clauses that begin them
+    for index, begin in enumerate(begins[1:], 1):
+        before = request[begins[parts[-1]] : ends[index]]
+        clause = request[begin : (*ends, len(request))[index + 1]]
+        if _has_unquoted_text(before):
+            break
+        if _stands_alone(clause) and _asks(before, tools):
+            parts.append(index)
+    if not 1 < len(parts) <= _MOST_PARTS:
+        return (request,)
+    starts = [begins[index] for index in parts]
+    stops = [*(ends[index] for index in parts[1:]), len(request)]
+    return tuple(request[start:stop] for start, stop in zip(starts, stops, strict=True))
 
 
-def _pieces(request: str) -> Iterator[int]:
-    """Yield where the pieces between commas, conjunctions and sentences begin, outside of quotes."""
+def _pieces(request: str) -> Iterator[tuple[int, int, int]]:
+    """Yield where the pieces between commas, conjunctions and sentences are, outside of quotes.
+
+    The end of the piece before, and the beginning and the end of each.
+    """
     quotes = [match.span() for match in QUOTED.finditer(request)]
-    yield 0
-    for match in wording.PART_JOINT.finditer(request):
-        if match.end() > match.start() and not any(start < match.end() < end for start, end in quotes):
-            yield match.end()
+    joints = [
+        match.span()
+        for match in wording.PART_JOINT.finditer(request)
+        if not any(start < match.end() < end for start, end in quotes)
+    ]
+    for (end, begin), (after, _) in pairwise([*joints, (len(request), len(request))]):
+        yield end, begin, after
+
+
+def _is_order(clause: str, tools: Sequence[Tool]) -> bool:
+    """Return whether a clause begins with the verb of an order, and asks for a tool."""
+    beginning = wording.ORDER_BEGINNING.match(clause)
+    return beginning is not None and beginning["verb"].lower() in wording.ORDER_VERBS and _asks(clause, tools)
+
+
+def _has_unquoted_text(clauses: str) -> bool:
+    """Return whether clauses have, or may have, a text without quotes, whose words ask for nothing."""
+    if wording.TELLS.search(_unquoted(clauses)):
+        return True
+    writes = wording.WRITES.search(_unquoted(clauses)) is not None
+    return writes and not (QUOTED.search(clauses) or _ENDS_WITH_VALUE.search(clauses))
 
 
 def _stands_alone(clause: str) -> bool:
     """Return whether a clause has a value of its own, and refers to nothing before it."""
     unquoted = _unquoted(clause)
-    if (
-        len(clause.split()) < _FEWEST_WORDS
-        or not _VALUE.search(clause)
-        or wording.REFERS_TO_PART.search(unquoted)
-    ):
+    if not _VALUE.search(clause) or wording.REFERS_TO_PART.search(unquoted):
         return False
-    return unquoted != clause or not wording.NAMES_RESULT.search(clause)
+    return unquoted != clause or not (wording.WRITES.search(clause) or wording.NAMES_RESULT.search(clause))
 
 
 def _asks(text: str, tools: Sequence[Tool]) -> bool:

@@ -167,7 +167,7 @@ def _as_dictated(text: str, said: _Said) -> str | None:
         (
             phrase
             for phrase, is_marked in said.dictated
-            if _means(text, phrase, words) or _has_dictated(text, phrase, is_marked=is_marked)
+            if _means(text, phrase, words) or _has_dictated(text, phrase, said.known, is_marked=is_marked)
         ),
         None,
     )
@@ -249,18 +249,21 @@ def _means(text: str, dictated: str, words: frozenset[str]) -> bool:
 
 
 _MOST_ADDED: Final = 2
+_OF_ANY_TEXT: Final = frozenset({"this", "is", "a", "the", "file", "text", "test", "questo", "un", "di"})
 
 
-def _has_dictated(text: str, dictated: str, *, is_marked: bool) -> bool:
+def _has_dictated(text: str, dictated: str, known: frozenset[str], *, is_marked: bool) -> bool:
     """Return whether a text is a sentence about a dictated one: "Milk and bread are great choices".
 
     `is_marked`: the request calls it a text, "the text milk and bread", which may be anywhere in it.
+    Lines of the model's own may follow it, with no word of the request and the results, which are `known`.
     Otherwise one with an article, or that is about something, may describe a text: "a poem about bread".
     """
     every = TERM.findall(dictated.casefold())
     text, _, more = text.partition("\n")
-    if more:  # a line that a small model adds: "This is a test file."
-        return is_marked and len(every) > 1 and TERM.findall(text.casefold()) == every
+    if more:  # "This is a test file."
+        is_own = known.isdisjoint(set(TERM.findall(more.casefold())) - _OF_ANY_TEXT)
+        return is_marked and is_own and len(every) > 1 and TERM.findall(text.casefold()) == every
     if PATH.fullmatch(text) or wording.ABOUT.search(dictated):
         return False
     some = TERM.findall(text.casefold())

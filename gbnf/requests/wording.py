@@ -25,39 +25,73 @@ FURTHER: Final = re.compile(
 PART_END: Final = re.compile(rf"[.,;!?]\s+|[!?]\Z|\b(?:{THEN})\b", re.IGNORECASE)
 _ALSO: Final = r"(?:and|then|also|e|ed|poi|anche)"
 PART_JOINT: Final = re.compile(
-    rf"(?:(?<=[.?!;])\s+|,\s*|(?=\s{_ALSO}\s))(?:\s?{_ALSO}\s+){{0,3}}(?=\S)", re.IGNORECASE
+    rf"(?:[,;]?\s+(?={_ALSO}\s)|[,;]\s+|(?<=[.!])\s+)(?:{_ALSO}\s+){{0,3}}(?=\S)", re.IGNORECASE
 )
-PART_JOINT_END: Final = re.compile(rf"(?:[\s,;]|\b{_ALSO}\b)+\Z", re.IGNORECASE)
+"""What joins two parts: a comma, a conjunction, the end of a sentence."""
+ORDER_BEGINNING: Final = re.compile(
+    r"(?:(?:hi|hey|hello|ok|okay|please|kindly|now|so|well|first|allora|ciao|dai|ehi|ora|adesso|senti"
+    r"|per favore|prima"
+    r"|(?:can|could|would|will) you(?: please)?|i(?:['’]d like| want) you to|i need you to|help me to"
+    r"|(?:puoi|potresti)(?: per favore)?|ti prego(?: di)?|vorrei che|dopo|after that|next|finally|infine)"
+    r"[,:]?\s+){0,4}(?P<verb>[^\W\d_]+)",
+    re.IGNORECASE,
+)
+"""What an order begins with: a verb, after words that only ask for it."""
+_ORDERS: Final = """
+create make add write save put record note read open show display list find search look locate count delete
+remove erase discard trash send mail email forward compute calculate book schedule set enter keep store type
+jot start give rename move copy
+crea fai fammi aggiungi scrivi salva metti annota appunta segna registra leggi leggimi apri mostra mostrami
+elenca trova cerca conta cancella elimina rimuovi butta manda invia spedisci inoltra calcola prenota fissa
+inserisci dammi rinomina sposta copia
+"""
+ORDER_VERBS: Final = frozenset(_ORDERS.split())
+"""In the form of an order: what is told of others ("deletes", "cancellare") is none."""
+WRITES: Final = re.compile(
+    r"\b(?:write|save|put|record|note|type|jot|keep|store|append|enter|log|mail|e-?mail|send|forward|message"
+    r"|scriv\w+|salv\w+|mett\w+|annot\w+|appunt\w+|segn\w+|registr\w+|mand\w+|invi\w+|spedi\w+|inoltr\w+"
+    r"|messaggi\w*|con dentro|contenente)\b",
+    re.IGNORECASE,
+)
+"""What has a text, which may be in words that ask for something else."""
+TELLS: Final = re.compile(
+    r"\b(?:tell|ask|remind|inform|notify|warn|explain|translate|summari[sz]e|say\w*|said|know|how|why|that|which"
+    r"|who|what|steps|instructions?|guide|script|lines|rules?|reads?\s+as|should|must|i|he|she|they|we"
+    r"|di['’]|dì|dire|dica|dice|chied\w+|avvis\w+|avvert\w+|comunic\w+|ricord\w+|dicend\w+|che|come|perch[eé]"
+    r"|spieg\w+|tradu\w+|riassum\w+|istruzion\w+|guida|deve|devono|regol[ae])\b"
+    r"|:\s*(?=[^\s,;.])",
+    re.IGNORECASE,
+)
+"""What begins a text without quotes: what follows is a part of it, and nothing to be done."""
 REFERS_TO_PART: Final = re.compile(
-    r"\b(?:it|its|them|they|their|these|those|there|one|ones|inside|same|results?|answer|sum|total|both|each"
+    r"\b(?:it|its|them|their|these|those|there|one|ones|inside|same|results?|answer|sum|total|both|each"
+    r"|everything|summary|product|average|translation"
     r"|(?:this|that)(?![^,;]{0,60}:)"  # save this: …
-    r"|lo|la|li|le|ne|ci|vi|quest[aoei]|quell[aoei]|dentro|rispost[ae]|stess[aoei]|risultat[oi]|somma|totale|entramb[ie]"
+    r"|lo|la|li|le|ne|ci|vi|quest[aoei]|quell[aoei]|dentro|rispost[ae]|stess[aoei]|risultat[oi]|somma"
+    r"|totale|tutto|riassunto|entramb[ie]"
     r"|\w{2,}(?:[ae]l[aoei]|i[lc][aoei]|r[lc][aoei]|[aei]ci|[mtc]e(?:l[aoei]|ne)))\b(?!\s*[@/])",
     re.IGNORECASE,
 )
 """What stands for something of another part."""
 NAMES_RESULT: Final = re.compile(
     r"(?<!\ball )(?<!\btutti )\b(?:(?:the|my|il|lo|la|i|le|gli|mi[ao])\s+|l['’])"
-    r"(?:texts?|contents?|lists?|numbers?|options?|pick|choice|decision|names?|dates?|slots?|times?|lines?|files|test[oi]|contenut[oi]|elenc[ohi]+|list[ae]|numer[oi]|opzion[ei]"
-    r"|scelt[ae]|decision[ei]|nom[ei]|dat[ae]|orar[io]+|righ?[ae])\b",
+    r"(?:texts?|contents?|lists?|numbers?|options?|pick|choice|decision|names?|dates?|slots?|times?|lines?"
+    r"|files|paths?|hour|test[oi]|contenut[oi]|elenc[ohi]+|list[ae]|numer[oi]|opzion[ei]|scelt[ae]"
+    r"|decision[ei]|nom[ei]|dat[ae]|orar[io]+|righ?[ae])\b",
     re.IGNORECASE,
 )
 """The same, unless the part has a text in quotes: write the text "call mom"."""
 DEPENDS: Final = re.compile(
-    r"\b(?:if|unless|otherwise|instead|except|but|whether|as soon as|once|until|depending|not|never|n['’]t"
-    r"|se|altrimenti|invece|tranne|ma|appena|finch[eé]|a seconda|non|mai)\b|n['’]t\b",
+    r"\b(?:if|unless|otherwise|instead|except|but|whether|as soon as|once|until|depending|when|in case|were"
+    r"|not|never|no|nobody|none|cannot|nor|or|either|rather|other than|apart from|keep|leav\w+|spare|however"
+    r"|actually|wait|sorry|correction|decide|avoid\w*|refrain|skip|forbidden|only|before(?:hand)?|after|order"
+    r"|first|latter|former|second|plus|followed by|for (?:each|every)|twice"
+    r"|se|altrimenti|invece|tranne|ma|appena|finch[eé]|a seconda|non|mai|n[eé]|o|oppure|salvo|esclus[oi]"
+    r"|eccetto|a parte|anzi|senza|evit\w+|vietat\w+|nessun\w*|quando|qualora|nel caso|lasci\w+|prima|dopo"
+    r"|seguit[oa] da|per ogni)\b|n['’]t\b",
     re.IGNORECASE,
 )
-"""What makes one part depend on another, or forbids something."""
-GOES_ON: Final = re.compile(
-    rf"(?:{ADDRESS}|to|for|with|without|in|into|on|at|from|of|by|as|about|than|that|which|who|whose|where|starting"
-    r"|(?:the )?(?:subject|title|text|body|message|content|name|path|duration)s?"
-    r"|a|ad|al|alla|ai|per|con|senza|su|da|di|che|cui|(?:ne|su|da|de)(?:l(?:l[oae]?)?|i|gli)"
-    r"|(?:l['’]|il )?(?:oggetto|titolo|testo|corpo|messaggio|contenuto|nome|percorso|durata)"
-    r"|\w{3,}ing|\w{3,}ndo|\W?\d)\b",
-    re.IGNORECASE,
-)
-"""How a piece begins that goes on with the one before it."""
+"""What makes one part depend on another, changes their order, or forbids something."""
 CLAUSE_END: Final = re.compile(rf" (?:{THEN}) ")
 LISTED: Final = re.compile(rf"(?:\s|[,;/&$€£%]|\b(?:{OR}|then)\b)*", re.IGNORECASE)
 """What is between two values of one list."""

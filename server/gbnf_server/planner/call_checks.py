@@ -34,6 +34,7 @@ from gbnf.requests.coverage import argument_values
 from gbnf.requests.phrases import ADDRESS
 from gbnf.requests.ranking import file_tools
 from gbnf.requests.texts import appends, contents, is_apology, is_copied, is_only_source, without_contents
+from gbnf.requests.values import paths_in
 from gbnf.strict_json import nests_deeper, scalars_of
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.backends.base import Completion
@@ -170,8 +171,11 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     own_texts = argument_values(arguments) - entries
     if any(is_apology(text, state.request) for text in own_texts):
         yield "the text is an apology; write what the request says"
-    if is_only_source(arguments, state.query):
+    if is_only_source(arguments, state.whole_query or state.query):
         yield "this would change a file that is only to be read; read it first"
+    elsewhere = {*paths_in(state.whole_query).values()} - {*paths_in(state.query).values()}
+    if others := sorted(elsewhere & argument_values(arguments)):
+        yield f"{', '.join(others)} is not for this part of the request; change what it names"
     overwrites = writes_files(tool) and not wording.EDITS.search(state.request)
     if overwrites and tool.name not in state.lead.takes_entries:
         request = state.request.casefold()

@@ -55,7 +55,12 @@ from gbnf_server.planner.run_state import OfferedTools, Parts, RunState
 from gbnf_server.planner.small_models.preference import LIKELY, SURE
 from gbnf_server.planner.small_models.progress import has_nothing_new, tools_unused
 from gbnf_server.planner.small_models.requested_arguments import narrowed
-from gbnf_server.planner.small_models.requested_tools import fits_alone, tools_asked_for, tools_preferred
+from gbnf_server.planner.small_models.requested_tools import (
+    fits_alone,
+    tools_asked,
+    tools_asked_for,
+    tools_preferred,
+)
 from gbnf_server.planner.tool_calls import ToolCalls
 from gbnf_server.planner.tool_offer import offer_tools, select
 from gbnf_server.system.errors import (
@@ -109,7 +114,12 @@ def plan(
         and not options.ask_user
     ):
         state.options = replace(options, only_tool=order.tools[0])
-    elif options.guidance.divides and order.final_answer and not (options.required or images):
+    is_ended_by_tool = any(tool.offer.terminal for tool in order.tools)
+    if (
+        options.guidance.divides
+        and order.final_answer
+        and not (options.required or images or is_ended_by_tool)
+    ):
         state.whole_query = query
         state.query, *left = parts_of(query, order.tools)
         state.parts = Parts(tuple(left))
@@ -274,8 +284,6 @@ class _Loop(ToolCalls):
             if not instead:
                 return (yield from self._answer_done())
             return (yield from self._call_instead(step, instead, offer if state.succeeded else whole))
-        if is_answer and state.next_part(call["arguments"]["message"]):
-            return None
         state.blocked_in_a_row = 0
         message = options.protocol.call_message(call, state.number)
         if parsed.preface and not is_answer:
@@ -287,9 +295,11 @@ class _Loop(ToolCalls):
         if is_answer:
             state.steps.append(step)
             answer = call["arguments"]["message"]
+            if state.is_divided and not state.done_calls and tools_asked(state):
+                return state.finish("blocked", self.clock(), error=f"nothing was called for {state.query!r}")
             if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)
-            return state.finish("answered", self.clock(), answer=answer)
+            return None if state.next_part(answer) else state.finish("answered", self.clock(), answer=answer)
         yield from self.execute(accepted, step, offer, unsure)
         result = state.steps[-1].result
         if result is not None and accepted.tool.offer.terminal:
@@ -363,15 +373,19 @@ class _Loop(ToolCalls):
         state = self.state
         begun = self.clock()
         completion, answer = yield from self.answer_done()
-        if state.next_part(answer.text if answer.by == "model" else ""):
-            return None
         step = Step(state.number, completion.text, model_s=(self.clock() - begun).total_seconds())
+        if answer.by != "model" and state.parts.left:
+            state.steps.append(replace(step, error=answer.error, refusal="invalid"))
+            state.next_part(self.with_unread("", least=0.0).strip())
+            return None
         if answer.by != "model":
             state.steps.append(replace(step, error=answer.error, refusal="invalid"))
             return state.finish("blocked", self.clock(), error=f"all is done, but {answer.error}")
         state.steps.append(
             replace(step, call={"name": FINAL_ANSWER.name, "arguments": {"message": answer.text}})
         )
+        if state.next_part(answer.text):
+            return None
         return state.finish("answered", self.clock(), answer=answer.text)
 
     def _may_answer(self) -> bool:

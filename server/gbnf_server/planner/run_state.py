@@ -190,7 +190,6 @@ class RunState:
             return False
         self.query, *left = self.parts.left
         answers, steps = (*self.parts.answers, answer), self.run_steps
-        self.number -= 1  # the step that answered
         self.parts = Parts(tuple(left), answers, steps, self.number)
         self.steps, self.lead, self.blocked_in_a_row = [], Lead(takes_entries=self.lead.takes_entries), 0
         self.in_system_message = self.described = ()
@@ -217,6 +216,8 @@ class RunState:
         salvage: SalvagedAnswer | None = None,
     ) -> Run:
         """Return the finished run."""
+        if error is not None and self.parts.left:
+            error += f"; not begun: {'; '.join(self.parts.left)}"
         if answer is not None and salvage is None:
             answer = "\n".join(filter(None, [*self.parts.answers, answer]))
         return Run(

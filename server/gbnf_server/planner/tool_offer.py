@@ -47,6 +47,7 @@ from gbnf_server.planner.small_models.progress import lists_more, next_tools, se
 from gbnf_server.planner.small_models.requested_arguments import dates_to_tell
 from gbnf_server.planner.small_models.requested_tools import (
     takes_found,
+    tools_asked,
     tools_asked_for,
     tools_meant,
     tools_preferred,
@@ -255,9 +256,7 @@ def _next_choices(
         ready = tools_meant(ready, state)
     # a part of a request asks for a tool, and a small model would answer as if it had been called
     if state.is_divided and not state.done_calls and not state.blocked_in_a_row:
-        pool = state.order.tools
-        asked = {*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read")}
-        answers = answers and asked.isdisjoint(ready)
+        answers = answers and set(ready).isdisjoint(tools_asked(state))
     if not answers:
         return ready, False
     if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):

@@ -42,8 +42,10 @@ def test_each_part_is_asked_for_alone_after_the_answer_to_the_one_before() -> No
     run = driven.run
     assert (run.outcome, run.query) == ("answered", REQUEST)
     assert run.answer == "\n".join(ANSWERS)
-    assert [step.name for step in run.steps] == [*(call["name"] for call in CALLS), "final_answer"]
-    assert [step.number for step in run.steps] == [1, 2, 3, 4]
+    names = [name for call in CALLS for name in (call["name"], "final_answer")]
+    assert [step.name for step in run.steps] == names
+    assert [step.number for step in run.steps] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in driven.of(StepStarted)] == [1, 2, 3, 4, 5, 6]
     (started,) = driven.of(RunStarted)
     assert started.query == REQUEST
     calls = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
@@ -139,10 +141,55 @@ def test_what_stands_for_the_answer_to_a_part_is_no_answer(language: str, filler
 
 
 def test_a_part_that_is_said_to_be_done_is_answered_from_its_results() -> None:
-    request = "read notes/rome.md, then find all files in data/may and put them in order"
+    request = "read notes/rome.md, then find all files in data/may and erase them"
     find = {"name": "find_files", "arguments": {"base_path": "data/may", "pattern": "*"}}
     read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
     texts = [written(read), "It rains.", written(find), "Done.", "There are none."]
     driven = drive(request, *texts, replies=[{"entries": ["it rains"]}, {"entries": []}])
     assert driven.run.answer == "It rains.\nThere are none."
     assert not driven.of(CallBlocked)
+
+
+def test_a_part_for_which_nothing_was_called_ends_the_run() -> None:
+    nonsense = written({"name": "create_dirs", "arguments": {"paths": 5}})
+    driven = drive(REQUEST, nonsense, "The folder is there.", *TEXTS[2:], replies=REPLIES)
+    assert driven.run.outcome == "blocked"
+    assert driven.run.error is not None
+    assert FIRST in driven.run.error
+    assert f"not begun: {SECOND}; {THIRD}" in driven.run.error
+    assert not driven.of(ExecuteTool)
+
+
+def test_what_a_part_has_read_is_told_if_its_answer_cannot_be_used() -> None:
+    request = "read notes/rome.md and write 'x' to b.txt"
+    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
+    write = {"name": "write_files", "arguments": {"files": [{"path": "b.txt", "content": "x"}]}}
+    useless = json.dumps({"step": 1})
+    replies = [{"entries": ["rain all day"]}, {"entries": ["b.txt"]}]
+    texts = [written(read), useless, written(write), "It is written."]
+    driven = drive(request, *texts, replies=replies)
+    assert driven.run.answer == "rain all day\nIt is written."
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write_files", {"files": [{"path": "notes/rome.md", "content": "x"}]}),
+        ("delete_files", {"paths": ["notes/rome.md"]}),
+    ],
+)
+def test_a_part_changes_nothing_that_only_another_part_names(tool: str, arguments: dict[str, Any]) -> None:
+    other = "write 'x' to b.txt" if tool == "write_files" else "delete old/b.txt"
+    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
+    wrong = written({"name": tool, "arguments": arguments})
+    texts = [written(read), "It rains.", *[wrong] * 3]
+    driven = drive(f"read notes/rome.md, and {other}", *texts, replies=[{"entries": ["rain"]}])
+    assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["read_files"]
+    assert driven.run.outcome == "blocked"
+
+
+def test_a_limit_says_which_parts_were_not_begun() -> None:
+    driven = drive(REQUEST, *TEXTS, options={**SMALL, "max_steps": 2}, replies=REPLIES)
+    assert driven.run.outcome == "exhausted"
+    assert driven.run.error is not None
+    assert driven.run.error.endswith(f"not begun: {THIRD}")

@@ -167,6 +167,12 @@ def tools_asked_for(
     )
 
 
+def tools_asked(state: RunState) -> tuple[Tool, ...]:
+    """Return the tools that a request still asks for, whether they change something or not."""
+    pool = state.order.tools
+    return (*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read"))
+
+
 def tools_fitting(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
     scores = fit_scores(pool, state)
