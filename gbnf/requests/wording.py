@@ -25,7 +25,7 @@ FURTHER: Final = re.compile(
 PART_END: Final = re.compile(rf"[.,;!?]\s+|[!?]\Z|\b(?:{THEN})\b", re.IGNORECASE)
 _ALSO: Final = r"(?:and|then|also|e|ed|poi|anche)"
 PART_JOINT: Final = re.compile(
-    rf"(?:[,;]?\s+(?={_ALSO}\s)|[,;]\s+|(?<=[.!])\s+)(?:{_ALSO}\s+){{0,3}}(?=\S)", re.IGNORECASE
+    rf"(?:[,;]?(?<!\s)\s++(?={_ALSO}\s)|[,;]\s++|(?<=[.!])\s++)(?:{_ALSO}\s++){{0,3}}(?=\S)", re.IGNORECASE
 )
 """What joins two parts: a comma, a conjunction, the end of a sentence."""
 ORDER_BEGINNING: Final = re.compile(
