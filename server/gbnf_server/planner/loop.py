@@ -114,12 +114,8 @@ def plan(
         and not options.ask_user
     ):
         state.options = replace(options, only_tool=order.tools[0])
-    is_ended_by_tool = any(tool.offer.terminal for tool in order.tools)
-    if (
-        options.guidance.divides
-        and order.final_answer
-        and not (options.required or images or is_ended_by_tool)
-    ):
+    is_whole = options.required or images or any(tool.offer.terminal for tool in order.tools)
+    if options.guidance.divides and order.final_answer and not is_whole:
         state.whole_query = query
         state.query, *left = parts_of(query, order.tools)
         state.parts = Parts(tuple(left))
@@ -289,7 +285,8 @@ class _Loop(ToolCalls):
         if parsed.preface and not is_answer:
             preface = clip(parsed.preface, SHOWN_CHARACTERS)
             message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
-        state.history.append(message)
+        if not (is_answer and state.parts.left):
+            state.history.append(message)
         reasoning = parsed.reasoning or step.reasoning
         step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
         if is_answer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from gbnf.requests.parts import parts_of
 from gbnf_server.backends.base import Completion
 from gbnf_server.planner.answer_checks import message_faults
 from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, RunStarted, StepStarted
+from gbnf_server.planner.guidance import GUIDED
 from gbnf_server.planner.run_state import Parts, RunState
 from gbnf_server.system.errors import ContextOverflowError
 from support.by_hand import resolved, ticking
@@ -193,3 +196,22 @@ def test_a_limit_says_which_parts_were_not_begun() -> None:
     assert driven.run.outcome == "exhausted"
     assert driven.run.error is not None
     assert driven.run.error.endswith(f"not begun: {THIRD}")
+
+
+def test_an_answer_to_a_part_is_not_shown_beside_what_stands_for_it() -> None:
+    request = "read notes/rome.md and write 'x' to b.txt"
+    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
+    texts: list[str | Completion] = [
+        chosen({"read_files": 1.0}),
+        odds(5.0),
+        written(read),
+        "Rain it is, all day.",
+        NO_CHOICE,
+        odds(5.0),
+    ]
+    options = {**ASKED_FIRST, "guidance": replace(GUIDED, ends_when_done=False)}
+    driven = drive(request, *texts, written(CALLS[1]), options=options, replies=[{"entries": ["rain"]}])
+    last = [effect.request.messages for effect in driven.of(CallModel) if effect.purpose == "call"][-1]
+    roles = [message["role"] for message in last]
+    assert ("assistant", "assistant") not in set(pairwise(roles))
+    assert "Rain it is" not in str(last)
