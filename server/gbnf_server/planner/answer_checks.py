@@ -14,9 +14,8 @@ from gbnf.protocols.readers import begins_call, looks_like_call
 from gbnf.requests import wording
 from gbnf.strict_json import InvalidJsonError, parse_json
 from gbnf.tools import FINAL_ANSWER, Tool
-from gbnf.tools.tool import localized
 from gbnf_server.planner.events import Refusal, Step
-from gbnf_server.planner.run_state import PART_DONE, RunState
+from gbnf_server.planner.run_state import RunState
 
 _NEGATION = re.compile(
     r"\b(?:not|cannot|can['’]?t|couldn['’]?t|didn['’]?t|don['’]?t|unable|without|non)\b[^.!?\n]{0,80}\Z",
@@ -41,7 +40,7 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
     """Yield why a message is no answer."""
     if is_blank(message):
         yield "invalid", "the message of final_answer is blank; write the answer"
-    if says_part_is_done(message, state) or is_fragment(message, state.steps):
+    if is_fragment(message, state.steps):
         yield "invalid", "the message is no answer; write a sentence"
     if _is_data(message, state):
         yield "invalid", "the message is raw data of a result; write what it says in a sentence"
@@ -58,11 +57,6 @@ def message_faults(message: str, state: RunState) -> Iterator[tuple[Refusal, str
         yield "invalid", "the message repeats the request; write an answer to it"
     if _repeats_refusal(message, state) or _is_read(message, state):
         yield "invalid", "the message repeats an error or an instruction; write an answer to the request"
-
-
-def says_part_is_done(message: str, state: RunState) -> bool:
-    """Return whether an answer is what stands for those to earlier parts: a small model repeats it."""
-    return state.is_divided and words(message) == words(localized(PART_DONE, state.options.language))
 
 
 def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:

@@ -43,7 +43,6 @@ from gbnf_server.planner.answer_checks import (
     proposed_calls,
     proposed_tool,
     proposes_call,
-    says_part_is_done,
     words,
 )
 from gbnf_server.planner.call_checks import AcceptedCall, CallRefusedError, check_call, check_completion
@@ -118,7 +117,7 @@ def plan(
     if options.guidance.divides and order.final_answer and not is_whole:
         state.whole_query = query
         state.query, *left = parts_of(query, order.tools)
-        state.parts = Parts(tuple(left))
+        state.parts = Parts(tuple(left), messages_before=len(history))
     return _Loop(clock, state).run()
 
 
@@ -255,10 +254,7 @@ class _Loop(ToolCalls):
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
-            answer = refused.call["arguments"].get("message") if is_answer and refused.call else None
-            says_done = isinstance(answer, str) and says_part_is_done(answer, state)
-            asked = tools_asked_for(state.order.tools, state, "read") if says_done else tools_unused(state)
-            if may_be_done and (state.blocked_in_a_row or not asked):
+            if may_be_done and (state.blocked_in_a_row or not tools_unused(state)):
                 return (yield from self._answer_done())
             is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
             if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):
@@ -285,8 +281,7 @@ class _Loop(ToolCalls):
         if parsed.preface and not is_answer:
             preface = clip(parsed.preface, SHOWN_CHARACTERS)
             message = {**message, "content": f"{preface}\n\n{message['content']}".rstrip()}
-        if not (is_answer and state.parts.left):
-            state.history.append(message)
+        state.history.append(message)
         reasoning = parsed.reasoning or step.reasoning
         step = replace(step, call=call, repairs=parsed.repairs, reasoning=reasoning)
         if is_answer:

@@ -113,7 +113,7 @@ class ModelCalls:
                 return (yield from self._generate(offer, system))
             except ContextOverflowError as error:
                 state.meter = state.meter.overflowed(error, self._prompt(system))
-                if not (yield from self._compact(system, overflowed=True)) and not state.forget_parts():
+                if not (yield from self._compact(system, overflowed=True)):
                     raise
 
     def choose_tool(self) -> Part[None]:
@@ -126,13 +126,8 @@ class ModelCalls:
         tools = select(state).kept
         if len(tools) > FEW:
             state.lead.choice = said_choice(tools, state)
-            state.lead.choice = state.lead.choice or (yield from self._choice(tools, self._asked()))
+            state.lead.choice = state.lead.choice or (yield from self._choice(tools, tuple(state.history)))
             state.lead.preference = preference(choice_scores(tools, state), state.lead.choice, options.ranker)
-
-    def _asked(self) -> tuple[Message, ...]:
-        """Return the messages that a first step asks the model to choose a tool for."""
-        state = self.state
-        return tuple(state.history[-1:] if state.parts.answers else state.history)
 
     def _choice(self, tools: tuple[Tool, ...], asked: tuple[Message, ...]) -> Part[Mapping[str, float]]:
         """Ask which of some tools is needed first; return the log-probability of each, by name.

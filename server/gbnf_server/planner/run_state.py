@@ -10,21 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from gbnf.prompts.messages import Image, Message
 from gbnf.protocols.protocol import AnswerFormat
 from gbnf.requests.evidence import Evidence
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import ANY_TOOL
-from gbnf.tools.tool import localized
 from gbnf_server.planner.compaction import Compaction, PromptMeter
 from gbnf_server.planner.events import ModelCalled, Outcome, Run, SalvagedAnswer, Step
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.repeats import MAX_READS, CallLog
-
-PART_DONE: Final = {"en": "Done.", "it": "Fatto."}
-"""What stands for the model's answer to a part, before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +95,7 @@ class Parts:
     answers: tuple[str, ...] = ()  # to those that are done
     steps: tuple[Step, ...] = ()  # of those that are done
     number: int = 0  # of the last step before the part in progress
+    messages_before: int = 0  # of earlier exchanges
 
 
 @dataclass(slots=True)
@@ -185,26 +182,20 @@ class RunState:
         return names | {ANY_TOOL} if names - {ASK_USER.name, FIND_TOOLS.name} else names
 
     def next_part(self, answer: str) -> bool:
-        """Begin the next part of the request after the answer to the last one; False if that was all."""
+        """Begin the next part of the request after the answer to the last one; False if that was all.
+
+        The model is shown this part alone, since it refers to no other: it would mix them.
+        """
         if not self.parts.left:
             return False
         self.query, *left = self.parts.left
-        answers, steps = (*self.parts.answers, answer), self.run_steps
-        self.parts = Parts(tuple(left), answers, steps, self.number)
+        answers, before = (*self.parts.answers, answer), self.parts.messages_before
+        self.parts = Parts(tuple(left), answers, self.run_steps, self.number, before)
         self.steps, self.lead, self.blocked_in_a_row = [], Lead(takes_entries=self.lead.takes_entries), 0
         self.in_system_message = self.described = ()
-        self.compaction = Compaction()
-        # not the answer, in whose words it would answer again
-        done: Message = {"role": "assistant", "content": localized(PART_DONE, self.options.language)}
-        self.history += [done, {"role": "user", "content": self.query}]
+        self.entries, self.compaction = {}, Compaction()
+        self.history = [*self.history[:before], {"role": "user", "content": self.query}]
         return True
-
-    def forget_parts(self) -> bool:
-        """Show the model only the part in progress; return whether that is less."""
-        own = self.history[-1 - 2 * len(self.steps) :]
-        is_less = bool(self.parts.answers) and len(own) < len(self.history)
-        self.history = own if is_less else self.history
-        return is_less
 
     def finish(
         self,

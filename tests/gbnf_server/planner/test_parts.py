@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from gbnf.prompts.messages import Message
 from gbnf.requests.parts import parts_of
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.answer_checks import message_faults
-from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, RunStarted, StepStarted
-from gbnf_server.planner.guidance import GUIDED
-from gbnf_server.planner.run_state import Parts, RunState
-from gbnf_server.system.errors import ContextOverflowError
-from support.by_hand import resolved, ticking
+from gbnf_server.planner.events import CallModel, ExecuteTool, RunStarted, StepStarted
 from support.pools import BUNDLED
 from support.small_models import ASKED_FIRST, LARGE, NO_CHOICE, SMALL, chosen, drive, odds, written
 
@@ -54,8 +48,7 @@ def test_each_part_is_asked_for_alone_after_the_answer_to_the_one_before() -> No
     calls = [effect for effect in driven.of(CallModel) if effect.purpose == "call"]
     asked = [effect.request.messages[-1]["content"] for effect in calls]
     assert [text.partition("\n")[0] for text in asked] == [FIRST, SECOND, THIRD]
-    said = [message["content"] for message in calls[-1].request.messages if message["role"] == "assistant"]
-    assert said.count("Done.") == 2
+    assert [message["role"] for message in calls[-1].request.messages] == ["system", "user"]
     answers = [effect.request.messages[-1]["content"] for effect in driven.of(CallModel)[1::2]]
     for part, text in zip((FIRST, SECOND, THIRD), answers, strict=True):
         assert [other for other in (FIRST, SECOND, THIRD) if other in text] == [part]
@@ -118,39 +111,11 @@ def test_a_part_that_is_blocked_ends_the_run_with_the_results_of_all_parts() -> 
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
 
 
-def test_a_prompt_that_is_too_long_shows_the_part_in_progress_alone() -> None:
-    overflow = ContextOverflowError(5000, 4000)
-    driven = drive(REQUEST, *TEXTS[:2], overflow, *TEXTS[2:], replies=REPLIES)
-    assert driven.run.outcome == "answered"
-    before, after = driven.of(CallModel)[2:4]
-    assert any(message["content"].startswith(FIRST) for message in before.request.messages)
-    assert len(after.request.messages) == 2
-
-
 def test_what_an_earlier_part_has_made_is_not_deleted() -> None:
     delete = written({"name": "delete_files", "arguments": {"paths": ["trips/rome"]}})
     request = f"{FIRST}, and delete the log 1"
     driven = drive(request, *TEXTS[:2], *[delete] * 3, replies=REPLIES)
     assert [effect.tool.name for effect in driven.of(ExecuteTool)] == ["create_dirs"]
-
-
-@pytest.mark.parametrize(("language", "filler"), [("en", "Done."), ("it", "fatto")])
-def test_what_stands_for_the_answer_to_a_part_is_no_answer(language: str, filler: str) -> None:
-    state = RunState(SECOND, "turn-1", ticking()(), resolved(language=language))
-    state.history.append({"role": "user", "content": SECOND})
-    assert not list(message_faults(filler, state))
-    state.parts = Parts(answers=(ANSWERS[0],))
-    assert [refusal for refusal, _ in message_faults(filler, state)] == ["invalid"]
-
-
-def test_a_part_that_is_said_to_be_done_is_answered_from_its_results() -> None:
-    request = "read notes/rome.md, then find all files in data/may and erase them"
-    find = {"name": "find_files", "arguments": {"base_path": "data/may", "pattern": "*"}}
-    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
-    texts = [written(read), "It rains.", written(find), "Done.", "There are none."]
-    driven = drive(request, *texts, replies=[{"entries": ["it rains"]}, {"entries": []}])
-    assert driven.run.answer == "It rains.\nThere are none."
-    assert not driven.of(CallBlocked)
 
 
 def test_a_part_for_which_nothing_was_called_ends_the_run() -> None:
@@ -198,20 +163,13 @@ def test_a_limit_says_which_parts_were_not_begun() -> None:
     assert driven.run.error.endswith(f"not begun: {THIRD}")
 
 
-def test_an_answer_to_a_part_is_not_shown_beside_what_stands_for_it() -> None:
-    request = "read notes/rome.md and write 'x' to b.txt"
-    read = {"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}}
-    texts: list[str | Completion] = [
-        chosen({"read_files": 1.0}),
-        odds(5.0),
-        written(read),
-        "Rain it is, all day.",
-        NO_CHOICE,
-        odds(5.0),
-    ]
-    options = {**ASKED_FIRST, "guidance": replace(GUIDED, ends_when_done=False)}
-    driven = drive(request, *texts, written(CALLS[1]), options=options, replies=[{"entries": ["rain"]}])
-    last = [effect.request.messages for effect in driven.of(CallModel) if effect.purpose == "call"][-1]
-    roles = [message["role"] for message in last]
-    assert ("assistant", "assistant") not in set(pairwise(roles))
-    assert "Rain it is" not in str(last)
+def test_earlier_exchanges_are_shown_with_each_part() -> None:
+    history: tuple[Message, ...] = (
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "Hello!"},
+    )
+    driven = drive(REQUEST, *TEXTS, replies=REPLIES, history=history)
+    calls = [effect.request.messages for effect in driven.of(CallModel) if effect.purpose == "call"]
+    assert len(calls) == len(CALLS)
+    assert all([message["content"] for message in messages[1:3]] == ["hi", "Hello!"] for messages in calls)
+    assert all(len(messages) == 4 for messages in calls)
