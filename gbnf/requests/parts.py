@@ -94,6 +94,10 @@ def _stands_alone(clause: str) -> bool:
     unquoted = _unquoted(clause)
     if not _VALUE.search(clause) or wording.REFERS_TO_PART.search(unquoted):
         return False
+    if wording.SENDS.search(unquoted) and not (
+        re.search(_MAIL, unquoted) or wording.ONESELF.search(unquoted)
+    ):
+        return False
     return unquoted != clause or not (wording.WRITES.search(clause) or wording.NAMES_RESULT.search(clause))
 
 

@@ -54,6 +54,11 @@ WRITES: Final = re.compile(
     re.IGNORECASE,
 )
 """What has a text, which may be in words that ask for something else."""
+SENDS: Final = re.compile(
+    r"\b(?:e-?mail|mail|send|forward|message|posta|mand\w+|invi\w+|spedi\w+|inoltr\w+|messaggi\w*)\b",
+    re.IGNORECASE,
+)
+"""What needs an address, which may be in the results of another part."""
 TELLS: Final = re.compile(
     r"\b(?:tell|ask|remind|inform|notify|warn|explain|translate|summari[sz]e|say\w*|said|know|how|why|that|which"
     r"|who|what|steps|instructions?|guide|script|lines|rules?|reads?\s+as|should|must|i|he|she|they|we"

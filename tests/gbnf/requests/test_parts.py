@@ -52,6 +52,7 @@ def test_parts_that_stand_for_themselves_are_divided(parts: tuple[str, ...], lin
         "write 'create the folder a/b, delete c/d.txt' to e.txt",
         "email bob@example.com, subject 'hi 5', message 'create the folder a/b'",
         "mail 'hi' to bob@example.com, and cc ann@example.com",
+        "read contacts.txt and send the text 'hi' to Anna by mail",
         "add lunch on 3 December at 13:00 and for 45 minutes",
         "leggi a.txt e mandalo a bob@example.com",
         "trova i file csv in data e cancellali, e scrivilo in c.txt",
