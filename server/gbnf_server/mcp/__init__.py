@@ -4,7 +4,7 @@
     ToolServer            a server of a folder of executors, over stdio and HTTP     `server`
 
 The other modules are internal, each importing only from those before it: `config` (which servers), `log`,
-`server_process` and `stdio` (servers as processes), `connection` (one server's sessions), `results` and
+`stdio` (servers as processes), `connection` (one server's sessions), `results` and
 `elicitation` (between MCP's values and those of executors), `client`. Names are imported on first use, since
 the SDK takes a second.
 """
