@@ -29,36 +29,33 @@ PART_JOINT: Final = re.compile(
 )
 """What joins two parts: a comma, a conjunction, the end of a sentence."""
 ORDER_BEGINNING: Final = re.compile(
-    r"(?:(?:hi|hey|hello|ok|okay|please|kindly|now|so|well|first|allora|ciao|dai|ehi|ora|adesso|senti"
-    r"|per favore|prima"
+    r"(?:(?:hi|hey|hello|ok|okay|please|kindly|now|so|well|allora|ciao|dai|ehi|ora|adesso|senti"
+    r"|per favore"
     r"|(?:can|could|would|will) you(?: please)?|i(?:['’]d like| want) you to|i need you to|help me to"
-    r"|(?:puoi|potresti)(?: per favore)?|ti prego(?: di)?|vorrei che|dopo|after that|next|finally|infine)"
+    r"|(?:puoi|potresti)(?: per favore)?|ti prego(?: di)?|vorrei che|next|finally|infine)"
     r"[,:]?\s+){0,4}(?P<verb>[^\W\d_]+)",
     re.IGNORECASE,
 )
 """What an order begins with: a verb, after words that only ask for it."""
 _ORDERS: Final = """
-create make add write save put record note read open show display list find search look locate count delete
-remove erase discard trash send mail email forward compute calculate book schedule set enter keep store type
-jot start give rename move copy
+create make add append write save put record note read open show display list find search look locate count
+delete remove erase discard trash send mail email forward compute calculate book schedule set enter keep store
+type jot start give rename move copy
 crea fai fammi aggiungi scrivi salva metti annota appunta segna registra leggi leggimi apri mostra mostrami
 elenca trova cerca conta cancella elimina rimuovi butta manda invia spedisci inoltra calcola prenota fissa
 inserisci dammi rinomina sposta copia
 """
 ORDER_VERBS: Final = frozenset(_ORDERS.split())
 """In the form of an order: what is told of others ("deletes", "cancellare") is none."""
+_SENDS: Final = r"e-?mail|mail|send|forward|message|posta|mand\w+|invi\w+|spedi\w+|inoltr\w+|messaggi\w*"
+SENDS: Final = re.compile(rf"\b(?:{_SENDS})\b", re.IGNORECASE)
+"""What needs an address, which may be in the results of another part."""
 WRITES: Final = re.compile(
-    r"\b(?:write|save|put|record|note|type|jot|keep|store|append|enter|log|mail|e-?mail|send|forward|message"
-    r"|scriv\w+|salv\w+|mett\w+|annot\w+|appunt\w+|segn\w+|registr\w+|mand\w+|invi\w+|spedi\w+|inoltr\w+"
-    r"|messaggi\w*|con dentro|contenente)\b",
+    rf"\b(?:{_SENDS}|write|save|put|record|note|type|jot|keep|store|append|enter|log|scriv\w+|salv\w+|mett\w+"
+    r"|annot\w+|appunt\w+|segn\w+|registr\w+|con dentro|contenente)\b",
     re.IGNORECASE,
 )
 """What has a text, which may be in words that ask for something else."""
-SENDS: Final = re.compile(
-    r"\b(?:e-?mail|mail|send|forward|message|posta|mand\w+|invi\w+|spedi\w+|inoltr\w+|messaggi\w*)\b",
-    re.IGNORECASE,
-)
-"""What needs an address, which may be in the results of another part."""
 TELLS: Final = re.compile(
     r"\b(?:tell|ask|remind|inform|notify|warn|explain|translate|summari[sz]e|say\w*|said|know|how|why|that|which"
     r"|who|what|steps|instructions?|guide|script|lines|rules?|reads?\s+as|should|must|i|he|she|they|we"

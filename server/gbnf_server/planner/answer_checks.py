@@ -135,7 +135,7 @@ def _is_data(message: str, state: RunState) -> bool:
     and a word or two behind it say nothing.
     """
     label, data = ("", []) if wording.ASKS_FOR_DATA.search(state.request) else _json_values(message)
-    results = [step.result for step in state.run_steps if step.result is not None]
+    results = [step.result for step in state.steps if step.result is not None]
     (own, values), (containers, known_values) = _parts(data), _parts(results)
     has_result = any(part in containers for part in data) or any(part and part in results for part in own)
     # behind a label, some of the values may be what was asked for

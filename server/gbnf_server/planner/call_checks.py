@@ -171,7 +171,7 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
     own_texts = argument_values(arguments) - entries
     if any(is_apology(text, state.request) for text in own_texts):
         yield "the text is an apology; write what the request says"
-    if is_only_source(arguments, state.whole_query or state.query):
+    if is_only_source(arguments, state.query):
         yield "this would change a file that is only to be read; read it first"
     elsewhere = {*paths_in(state.whole_query).values()} - {*paths_in(state.query).values()}
     if others := sorted(elsewhere & argument_values(arguments)):
@@ -215,7 +215,7 @@ def _overwritten_file(arguments: Mapping[str, Any], state: RunState) -> str:
     path = appends(state.query)
     if not path or path not in argument_values(arguments):
         return ""
-    for step in state.run_steps:
+    for step in state.steps:
         names = () if step.call is None else argument_values(step.call["arguments"])
         if path in names and (step.result is not None or _MISSING.search(step.error or "")):
             return ""

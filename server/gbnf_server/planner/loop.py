@@ -115,7 +115,6 @@ def plan(
         state.options = replace(options, only_tool=order.tools[0])
     is_whole = options.required or images or any(tool.offer.terminal for tool in order.tools)
     if options.guidance.divides and order.final_answer and not is_whole:
-        state.whole_query = query
         state.query, *left = parts_of(query, order.tools)
         state.parts = Parts(tuple(left), messages_before=len(history))
     return _Loop(clock, state).run()
@@ -141,7 +140,7 @@ class _Loop(ToolCalls):
         yield from self.emit(
             RunStarted(
                 state.started_at,
-                state.whole_query or state.query,
+                state.whole_query,
                 state.turn,
                 options.backend,
                 options.protocol.is_constrained,
@@ -287,7 +286,7 @@ class _Loop(ToolCalls):
         if is_answer:
             state.steps.append(step)
             answer = call["arguments"]["message"]
-            if state.is_divided and not state.done_calls and tools_asked(state):
+            if state.is_divided and not state.done_calls and tools_asked(state.order.tools, state):
                 return state.finish("blocked", self.clock(), error=f"nothing was called for {state.query!r}")
             if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)

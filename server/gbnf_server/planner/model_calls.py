@@ -119,9 +119,7 @@ class ModelCalls:
     def choose_tool(self) -> Part[None]:
         """Ask a small model which of many tools a request needs first, unless its words say so."""
         state, options = self.state, self.options
-        if not state.is_first_step or not (
-            options.asks_first and options.filter and options.dialect == "gbnf"
-        ):
+        if state.steps or not (options.asks_first and options.filter and options.dialect == "gbnf"):
             return
         tools = select(state).kept
         if len(tools) > FEW:
@@ -157,7 +155,7 @@ class ModelCalls:
         names = {tool.name for tool in offer.callable}
         if not options.asks_first or FINAL_ANSWER.name not in names:
             return False
-        if not state.is_first_step or len(names) == 1:
+        if state.steps or len(names) == 1:
             return state.lead.without_tools
         messages = self._prompt(system_message(offer, options, state.started_at.date()))
         completion, _ = yield from self._ask(messages, None, "choice", declared_tools(offer, options))

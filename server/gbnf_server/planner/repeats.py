@@ -76,6 +76,13 @@ class CallLog:
         elif not (is_new and tool == FIND_TOOLS):  # which finds others when it is called again
             self.read[key] += 1
 
+    def begin_part(self) -> None:
+        """Let the next part of a request call again what another one has read, or what has failed."""
+        self.read.clear()
+        self.failed.clear()
+        self.failures.clear()
+        self.left_out = ""
+
     def add_failure(self, call: Mapping[str, Any], error: str) -> None:
         """Add a call that has no result."""
         key = canonical(call)

@@ -94,7 +94,6 @@ class Parts:
     left: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()  # to those that are done
     steps: tuple[Step, ...] = ()  # of those that are done
-    number: int = 0  # of the last step before the part in progress
     messages_before: int = 0  # of earlier exchanges
 
 
@@ -115,7 +114,7 @@ class RunState:
     number: int = 0  # of the step in progress; 0 before the first
     blocked_in_a_row: int = 0
     lead: Lead = field(default_factory=Lead)
-    whole_query: str = ""  # the request, if it has several parts
+    whole_query: str = ""  # the request
     parts: Parts = field(default_factory=Parts)
     waited_s: float = 0.0  # for a person
     entries: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by step
@@ -132,6 +131,7 @@ class RunState:
     tokens: Counter[str] = field(default_factory=Counter)  # by the names of `Usage`
 
     def __post_init__(self) -> None:
+        self.whole_query = self.whole_query or self.query
         self.calls.repeats_all = self.options.repeat_calls
         self.calls.most_reads = 1 if self.options.guidance.follows_request else MAX_READS
 
@@ -144,11 +144,6 @@ class RunState:
     def run_steps(self) -> tuple[Step, ...]:
         """The steps of all parts so far."""
         return (*self.parts.steps, *self.steps)
-
-    @property
-    def is_first_step(self) -> bool:
-        """Whether the step in progress is the first one of the request, or of its part."""
-        return self.number <= self.parts.number + 1
 
     @property
     def request(self) -> str:
@@ -190,10 +185,11 @@ class RunState:
             return False
         self.query, *left = self.parts.left
         answers, before = (*self.parts.answers, answer), self.parts.messages_before
-        self.parts = Parts(tuple(left), answers, self.run_steps, self.number, before)
+        self.parts = Parts(tuple(left), answers, self.run_steps, before)
         self.steps, self.lead, self.blocked_in_a_row = [], Lead(takes_entries=self.lead.takes_entries), 0
         self.in_system_message = self.described = ()
         self.entries, self.compaction = {}, Compaction()
+        self.calls.begin_part()
         self.history = [*self.history[:before], {"role": "user", "content": self.query}]
         return True
 
@@ -215,7 +211,7 @@ class RunState:
             outcome=outcome,
             answer=answer,
             error=error,
-            query=self.whole_query or self.query,
+            query=self.whole_query,
             turn=self.turn,
             steps=self.run_steps,
             warnings=tuple(self.warnings),

@@ -48,7 +48,6 @@ from gbnf_server.planner.small_models.requested_arguments import dates_to_tell
 from gbnf_server.planner.small_models.requested_tools import (
     takes_found,
     tools_asked,
-    tools_asked_for,
     tools_meant,
     tools_preferred,
 )
@@ -238,7 +237,7 @@ def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     if not state.lead.preference:
         return pool
     likely = {*tools_preferred(pool, state, LIKELY), *state.described}
-    likely |= {*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read")}
+    likely |= {*tools_asked(pool, state)}
     likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
     # it is read, or found, before it is changed
     if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
@@ -254,13 +253,14 @@ def _next_choices(
     options, guidance = state.options, state.options.guidance
     if guidance.changes_only_what_is_asked and options.filter:
         ready = tools_meant(ready, state)
-    # a part of a request asks for a tool, and a small model would answer as if it had been called
-    if state.is_divided and not state.done_calls and not state.blocked_in_a_row:
-        answers = answers and set(ready).isdisjoint(tools_asked(state))
     if not answers:
         return ready, False
     if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):
         return choices
+    # a part of a request asks for a tool, and a small model would answer as if it had been called
+    is_begun = state.done_calls or state.blocked_in_a_row
+    if state.is_divided and not is_begun and not set(ready).isdisjoint(tools_asked(state.order.tools, state)):
+        return ready, False
     if guidance.follows_request:
         return next_tools(ready, state, is_done=is_done)
     is_held = guidance.holds_to_values_left and options.evidence != "none"

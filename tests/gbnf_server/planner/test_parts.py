@@ -173,3 +173,17 @@ def test_earlier_exchanges_are_shown_with_each_part() -> None:
     assert len(calls) == len(CALLS)
     assert all([message["content"] for message in messages[1:3]] == ["hi", "Hello!"] for messages in calls)
     assert all(len(messages) == 4 for messages in calls)
+
+
+def test_a_part_reads_again_what_it_adds_to() -> None:
+    request = "read notes/rome.md and append 'milk' to notes/rome.md"
+    read = written({"name": "read_files", "arguments": {"paths": ["notes/rome.md"]}})
+    write = {
+        "name": "write_files",
+        "arguments": {"files": [{"path": "notes/rome.md", "content": "oats\nmilk"}]},
+    }
+    replies = [{"entries": ["oats"]}, {"entries": ["oats"]}, {"entries": ["notes/rome.md"]}]
+    texts = [read, "There are oats.", read, written(write), "Milk is there."]
+    driven = drive(request, *texts, replies=replies)
+    names = [effect.tool.name for effect in driven.of(ExecuteTool)]
+    assert names == ["read_files", "read_files", "write_files"]  # it does not see what another part has read

@@ -51,7 +51,7 @@ def corrected(parsed: ParsedCall, offer: OfferedTools, state: RunState) -> Parse
     if call["name"] == FINAL_ANSWER.name or not (guidance.spells_as_requested or guidance.sends_dictated):
         return parsed
     arguments = call["arguments"]
-    results_text = json.dumps([step.result for step in state.run_steps], ensure_ascii=False, default=str)
+    results_text = json.dumps([step.result for step in state.steps], ensure_ascii=False, default=str)
     if guidance.spells_as_requested:
         arguments = as_requested(arguments, state.request, results_text)
     called = next(tool for tool in offer.callable if tool.name == call["name"])

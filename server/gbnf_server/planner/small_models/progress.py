@@ -48,7 +48,7 @@ def has_nothing_new(call: Mapping[str, Any], state: RunState) -> bool:
         return is_all and state.calls.is_done(call)
     if _found_nothing(state):
         return state.calls.is_done(call)  # it looks elsewhere
-    texts = "\n".join([state.request, *(repr(step.result) for step in state.run_steps if step.result)])
+    texts = "\n".join([state.request, *(repr(step.result) for step in state.steps if step.result)])
     if not takes_more(texts, call, done, by_argument=bool(wording.ANOTHER.search(state.query))):
         return True
     return is_all and (not asks_for_several(state.query) or state.calls.is_done(call))

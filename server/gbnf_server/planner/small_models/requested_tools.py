@@ -167,9 +167,8 @@ def tools_asked_for(
     )
 
 
-def tools_asked(state: RunState) -> tuple[Tool, ...]:
+def tools_asked(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that a request still asks for, whether they change something or not."""
-    pool = state.order.tools
     return (*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read"))
 
 
