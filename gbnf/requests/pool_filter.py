@@ -16,7 +16,7 @@ from functools import cached_property
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.requests.phrases import PhraseMatcher
-from gbnf.requests.ranking import BM25, Ranker
+from gbnf.requests.ranking import BM25, Ranker, without_told
 from gbnf.schema_caches import schema_cache
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import ESCAPE_HATCH
@@ -139,8 +139,8 @@ class _FilterRules:
             tuple(providers.items()), tuple(unrelated_phrases)
         ).read(query)
         plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
-        self._markers = _finder(plain).find_all(query)
-        self._query = query
+        self._query = without_told(query)
+        self._markers = _finder(plain).find_all(self._query)
 
     def asks_for(self, tool: Tool) -> bool:
         """Return whether `tool` is offered whatever its rank."""

@@ -111,7 +111,7 @@ class BM25Ranker:
 
     def rank(self, query: str, tools: Sequence[Tool]) -> list[float]:
         """Return the scores; 0 for a tool that has no word of the request."""
-        query = _asked(query)
+        query = _with_contents(query)
         documents = [_document(tool) for tool in tools]
         names = set(_NAME.findall(query))
         scores = [_NAMED if tool.name.casefold() in names else 0.0 for tool in tools]
@@ -305,7 +305,7 @@ def _is_subject(query: str, tool: Tool) -> bool:
     """Return whether a tool is for what a request contains, or has a word of it in its affinity."""
     text = plain_text(query)
     words = [word for pattern, word in _IMPLIED if pattern.search(text)]
-    words += _asked(query)[len(text) :].split()
+    words += _with_contents(query)[len(text) :].split()
     implied = {term for word in words for term in _terms(word, ("english",))}
     stems = {term for terms in _query_words(text) for term in terms}
     has_word = not stems.isdisjoint(_affinity(tool)) or bool(_phrases_in(text, tool))
@@ -360,7 +360,20 @@ def word_stems(text: str) -> frozenset[str]:
     return frozenset(term for word, terms in words if not word.isdecimal() for term in terms)
 
 
+def without_told(query: str) -> str:
+    """Return a request without what somebody else is told to do: "tell a@b.org to delete the draft".
+
+    A text without quotes is told as far as its sentence goes, and one after a colon as far as its line does.
+    """
+    return wording.TOLD_OTHERS.sub(lambda match: match["told"] or match["named"], query)
+
+
 def _asked(query: str) -> str:
+    """Return `_with_contents` of what the model itself is asked."""
+    return _with_contents(without_told(query))
+
+
+def _with_contents(query: str) -> str:
     """Return a request without case and accents, with the words of what it contains."""
     text = _STATED.sub(r"\1contain", plain_text(query))
     return text + "".join(words for pattern, words in _ASKING if pattern.search(text))

@@ -294,6 +294,28 @@ TOLD: Final = re.compile(
     r"|\b(?<!as )(?<=s )(?:i|we) (?:keep|store|own)\b|\b(?:ho|abbiamo|avevo|avevamo) (?:gia )?\w+"
 )
 """What the person does or did: where did I put it, what I wrote."""
+_SOMEBODY: Final = r"[^\s,;:!?]++(?:\s++(?!(?:not|to|that|di|che)\b)[^\s,;:!?]++){0,2}"
+_MUST: Final = (
+    r"(?:(?:he|she|they|you|we)\s+(?:should|must|can|could|may|ha(?:s|ve) to|needs? to|ought to)\b"
+    r"|(?:non\s+)?(?:dev|dovr|pu[òo]))"
+)
+_TO: Final = r"(?:(?:not\s++)?to(?=\s)|di(?=\s+(?:non\s+)?\w{2,}[aei]r))"
+TOLD_OTHERS: Final = re.compile(
+    r"(?P<told>"
+    rf"\b(?:tell|ask|warn|advise|instruct|urge)\s++(?!(?:me|us|you)\b){_SOMEBODY}\s++{_TO}"
+    rf"|\b(?:(?:e-?)?mail|message|write(?:\s++to)?)\s++{ADDRESS}\s++{_TO}"
+    rf"|\b(?:tell|inform|notify|warn|(?:e-?)?mail|message|write\s++to)\s++{_SOMEBODY}\s++that(?=\s+{_MUST})"
+    rf"|\b(?:remind|avv(?:is|ert)\w+)\s++{_SOMEBODY}\s++(?:{_TO}|(?:that|che)(?=\s+{_MUST}))"
+    r"|\b(?:di['’]?|dì|dica|dire|chied\w+|ricord\w+|scriv\w+|comunic\w+)\s++"
+    rf"(?:(?:a[dl]?|all[oae]|ai|agli)\s++|all['’]){_SOMEBODY}\s++(?:{_TO}|che(?=\s+{_MUST}))"
+    rf"|\b(?:reminder|note|memo|task|promemoria|nota|ricordami)\s++{_TO}(?=\s+(?!an?\b|the\b|my\b|our\b)[^\W\d_]+\s)"
+    r"|\bsaying(?=\s+[^\s\"'“«`])"
+    rf")\s(?:[^.,;!?\n]|\.(?=\S)|,(?!\s+{_ALSO}\b))*+"
+    rf"|(?P<named>(?<![\w.+-]){ADDRESS}\s*:)\s*+(?![\"'“«`])"
+    r"(?:(?![.!]\s+(?:then|after|also|finally|poi|dopo|infine)\b)[^\n])*+",
+    re.IGNORECASE,
+)
+"""What somebody else is told to do: "tell a@b.org to delete the draft"."""
 REJECTS: Final = re.compile(
     r"n't\b|\b(?:not|without|instead of|rather than|non|senza|invece)\b", re.IGNORECASE
 )

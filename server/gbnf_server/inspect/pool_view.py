@@ -13,7 +13,7 @@ from gbnf.errors import PoolError
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.requests.phrases import PhraseMatcher
 from gbnf.requests.pool_filter import Selection, best_first
-from gbnf.requests.ranking import common_words
+from gbnf.requests.ranking import common_words, without_told
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect.grammar_view import STEPS
@@ -148,7 +148,8 @@ def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str])
     if offer.always:
         return "it is always offered"
     if offer.markers:
-        phrases = PhraseMatcher(offer.markers, offer.not_in).find_longest(request) & set(offer.markers)
+        matcher = PhraseMatcher(offer.markers, offer.not_in)
+        phrases = matcher.find_longest(without_told(request)) & set(offer.markers)
         if phrases:
             return f"the request contains {', '.join(map(repr, sorted(phrases)))}"
     if tool.name in needed:
