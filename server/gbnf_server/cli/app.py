@@ -22,6 +22,7 @@ Try:
   gbnf new my-tools/NAME              write a new tool, ready to run
   gbnf call my-tools/NAME '{…}'       execute one tool, without a model
   gbnf serve --model F.gguf           serve it to OpenAI and Anthropic clients
+  gbnf launch claude --model F.gguf   start a coding agent on it
   gbnf manifests                      list the bundled tools
   gbnf extract F.txt --schema F.json  extract typed values from texts
   gbnf compile > tools.gbnf           print the grammar of their calls

@@ -38,6 +38,7 @@ _COMMANDS = {
     "manifests": "manifests:manifests",
     "mcp": "mcp:mcp",
     "serve": "serve:serve",
+    "launch": "launch:launch",
     "test": "property_test:property_test",
     "doctor": "doctor:doctor",
     "bench": "gbnf_bench.bench_command:bench",
@@ -59,6 +60,7 @@ _EXTRAS = {
         ("run", "chat", "batch", "tune", "extract", "generate", "call", "bench", "server"), "run"
     ),
     **{name: name for name in ("inspect", "lsp", "mcp", "serve")},
+    "launch": "serve",
 }
 
 
