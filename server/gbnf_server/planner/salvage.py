@@ -229,7 +229,8 @@ def copies_question(answer: str, query: str, language: str = "en", *, may_restat
         if any(f"{label}:".casefold() in answer.casefold() for label in labels):
             return True
         instructions = words(f"{asked.format(query='', found='')} {localized(_PLAIN_TEXT, language)}")
-        if copies_words(reply, instructions) or reply == request:
+        shared = _shared(reply, instructions)
+        if shared >= _COPIED_WORDS or 2 < len(reply) == shared or reply == request:
             return True
     return not may_restate and len(reply) >= _REQUEST_WORDS and 10 * _shared(reply, request) >= 9 * len(reply)
 

@@ -136,9 +136,12 @@ def test_a_short_text_that_was_asked_for_is_in_the_answer(query: str, answer: st
         assert driven.run.answer == (f"{answer}\n\nstart on Monday" if is_added else answer)
 
 
-def test_an_italian_question_that_is_copied_is_asked_in_english() -> None:
+@pytest.mark.parametrize(
+    "copied", ["Di' alla persona il risultato, in una o due frasi.", "In una o due frasi."]
+)
+def test_an_italian_question_that_is_copied_is_asked_in_english(copied: str) -> None:
     find = {"name": "find_files", "arguments": {"base_path": "note", "pattern": "*"}}
-    copied, answer = "Di' alla persona il risultato, in una o due frasi.", "Ci sono a.md e b.md."
+    answer = "Ci sono a.md e b.md."
     files = [{"entries": ["note/a.md", "note/b.md"]}]
     driven = drive("trova i file nella cartella note", written(find), copied, answer, replies=files)
     first, again = (effect.request for effect in driven.of(CallModel) if effect.purpose == "answer")
