@@ -33,6 +33,16 @@ def appends(request: str) -> str:
     return match["path"].rstrip(".,;?!)") if match else ""
 
 
+def writes_quote(request: str) -> bool:
+    """Return whether a request puts a text in quotes into a file, by any verb: type 'pen' in a.txt."""
+    text = request[:LONGEST_REQUEST]
+    for match in wording.WRITES_QUOTE.finditer(text):
+        begin = match.start()
+        if not is_address(match["path"]) and not wording.SEARCHES.search(text, max(begin - 80, 0), begin):
+            return True
+    return False
+
+
 def with_content(arguments: Mapping[str, Any], request: str, entries: Sequence[Any]) -> dict[str, Any]:
     """Return the arguments of a call with what was read as its content, if the request says to pass it on.
 
@@ -166,27 +176,42 @@ def with_folders(arguments: Mapping[str, Any], request: str = "") -> dict[str, A
 
 
 def with_named_file(arguments: Mapping[str, Any], request: str, made: Collection[str]) -> dict[str, Any]:
-    """Return the arguments of a call that writes a file with the one that the request names.
+    """Return the arguments of a call for files with the one that the request names.
 
-    In place of a folder of `made`, what earlier calls have made, which a small model writes to.
+    In place of an address, and of a folder of `made`, what earlier calls have made, which a small model
+    writes to.
     """
     paths = dict.fromkeys(paths_in(request[:LONGEST_REQUEST]).values())
-    files = [path for path in paths if _FILE_NAME.fullmatch(path.rpartition("/")[2])]
+    files = [path for path in paths if _FILE_NAME.fullmatch(path.rpartition("/")[2]) and not is_address(path)]
     if len(files) != 1 or files[0] in texts_in(arguments):
         return dict(arguments)
 
     def named(text: str, _name: str) -> str:
-        return files[0] if text.rstrip("/") in made and not _FILE_NAME.fullmatch(text) else text
+        is_folder = text.rstrip("/") in made and not _FILE_NAME.fullmatch(text)
+        return files[0] if is_folder or is_address(text) else text
 
     return dict(each_text(arguments, named))
 
 
 _FILE_NAME: Final = re.compile(r"[^/]*\w\.[a-z]\w{1,4}", re.IGNORECASE)
+_TEXT_FILE: Final = re.compile(
+    r"\.(?:txt|md|csv|json|ya?ml|xml|ini|toml|log|html?|eml|vcf|docx?|png|jpe?g|svg)\Z", re.IGNORECASE
+)
+
+
+def is_address(path: str) -> bool:
+    """Return whether a path is an address of electronic mail, and no file: "a@2x.png" is one."""
+    return re.fullmatch(ADDRESS, path) is not None and not _TEXT_FILE.search(path)
 
 
 def is_apology(text: str, request: str) -> bool:
     """Return whether a text is a model's apology for what it cannot do, for a request that has none."""
     return wording.APOLOGY.search(text) is not None and not wording.SAYS_CANNOT.search(request)
+
+
+def says_not_found(text: str, request: str) -> bool:
+    """Return whether a text tells that a file cannot be found or read, for a request that says no such."""
+    return wording.NOT_FOUND.search(text) is not None and not wording.SAYS_CANNOT.search(request)
 
 
 def is_copied(text: str, prompt: str, request: str) -> bool:

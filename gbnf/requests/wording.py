@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gbnf.requests.phrases import ADDRESS, PATH
+from gbnf.requests.phrases import ADDRESS, PATH, QUOTED
 
 # The parts of a request, and what lists have between their terms
 
@@ -374,6 +374,18 @@ APPENDS: Final = re.compile(
     re.IGNORECASE,
 )
 """What is added to a file: "add a line with milk to list.txt"."""
+WRITES_QUOTE: Final = re.compile(
+    rf"(?<!\w){QUOTED.pattern}\s+(?:in|into|to|as|nel|in fondo a|su)\s+(?:the |il )?(?:file |text file )?"
+    rf"(?P<path>{PATH.pattern})",
+    re.IGNORECASE,
+)
+"""A text in quotes that goes into a file, whatever the verb: jot 'milk' down, type 'pen' in a.txt."""
+SEARCHES: Final = re.compile(
+    r"\b(?:find|search\w*|look\w*|count\w*|how (?:many|often)|where|is|are|occur\w*|mention\w*"
+    r"|replac\w*|chang\w*|cerc\w+|trov\w+|cont\w+|quant[ei]|dove|sostitu\w+|cambi\w+)\b[^.;!?\n]{0,60}\Z",
+    re.IGNORECASE,
+)
+"""What is before a text that is looked for, or replaced, in a file."""
 ASKS_FOR_TEXT: Final = re.compile(
     r"\W*(?:(?:please|(?:can|could) you(?: please)?|per favore|puoi)\s+)?"
     r"(?:(?:read|show|open|display|print|leggi|mostra|apri)(?:mi| me)?|what(?: is|'s|’s) in|what (?:do|does)"
@@ -480,6 +492,12 @@ APOLOGY: Final = re.compile(
     re.IGNORECASE,
 )
 """What a model writes that cannot do something."""
+NOT_FOUND: Final = re.compile(
+    r"\b(?:I|we) (?:can['’]?t|cannot|could(?:n['’]?t| not)|was(?:n['’]?t| not) able to|am unable to)"
+    r" (?:find|locate|open|read|access)\b|\bnon (?:riesco a|posso|ho potuto) (?:trov|apr|legg|acced)\w*",
+    re.IGNORECASE,
+)
+"""What a model writes into a mail in place of what it has not read."""
 SAYS_CANNOT: Final = re.compile(
     r"\b(?:sorry|apolog\w*|can['’]?t|cannot|could(?:n['’]?t| not)|won['’]?t|unable|able|declin\w*|refus\w*"
     r"|scus\w*|dispiac\w*|non (?:poss\w+|riesc\w+))\b",

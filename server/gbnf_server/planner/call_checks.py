@@ -31,9 +31,17 @@ from gbnf.protocols.call_protocols import pop_reasoning
 from gbnf.protocols.protocol import ParsedCall, UnreadableCallError
 from gbnf.requests import wording
 from gbnf.requests.coverage import argument_values
-from gbnf.requests.phrases import ADDRESS
 from gbnf.requests.ranking import file_tools
-from gbnf.requests.texts import appends, contents, is_apology, is_copied, is_only_source, without_contents
+from gbnf.requests.texts import (
+    appends,
+    contents,
+    is_address,
+    is_apology,
+    is_copied,
+    is_only_source,
+    says_not_found,
+    without_contents,
+)
 from gbnf.requests.values import paths_in
 from gbnf.strict_json import nests_deeper, scalars_of
 from gbnf.tools import FINAL_ANSWER, Tool
@@ -162,14 +170,14 @@ def _change_faults(arguments: Mapping[str, Any], tool: Tool, state: RunState) ->
         yield f"{path} was made in this run; change what the request names"
     if writes_files(tool) and not wording.CALLED_FILES.search(state.request):
         for path in sorted(argument_values(without_contents(arguments))):
-            if re.fullmatch(ADDRESS, path) and not _TEXT_FILE.search(path):
+            if is_address(path):
                 yield f"{path} is an address and no file; send it a message"
     if unread := _overwritten_file(arguments, state):
         yield f"read {unread} first, so that what is in it stays"
     if _adds_nothing(arguments, state):
         yield "the content is what was there; add what the request asks for"
     own_texts = argument_values(arguments) - entries
-    if any(is_apology(text, state.request) for text in own_texts):
+    if any(is_apology(text, state.request) or says_not_found(text, state.request) for text in own_texts):
         yield "the text is an apology; write what the request says"
     if is_only_source(arguments, state.query):
         yield "this would change a file that is only to be read; read it first"
@@ -205,9 +213,6 @@ def _made(tool: Tool, texts: frozenset[str], state: RunState) -> frozenset[str]:
     named = (rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])" for path in made)
     counts = (len(re.findall(pattern, state.request)) for pattern in named)
     return frozenset(path for path, count in zip(made, counts, strict=True) if count <= deletes)
-
-
-_TEXT_FILE = re.compile(r"\.(?:txt|md|csv|json|ya?ml|xml|ini|toml|log|html?|eml|vcf|docx?)\Z", re.IGNORECASE)
 
 
 def _overwritten_file(arguments: Mapping[str, Any], state: RunState) -> str:

@@ -12,6 +12,7 @@ from gbnf.requests.spelling import as_requested
 from gbnf.requests.texts import (
     appends,
     is_only_source,
+    says_not_found,
     unnamed_files,
     with_content,
     with_folders,
@@ -19,6 +20,7 @@ from gbnf.requests.texts import (
     with_message,
     with_named_file,
     with_sources,
+    writes_quote,
 )
 from gbnf.tools import Tool
 from support.json_values import json_values
@@ -295,6 +297,38 @@ def test_only_paths_change(arguments: dict[str, Any]) -> None:
 def test_hostile_paths_take_linear_work(unit: str) -> None:
     path = unit * (200_000 // len(unit)) + "!"
     assert with_known_paths({"path": path, "base_path": path}, SEARCH, "a").keys() == {"path", "base_path"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_written"),
+    [
+        ('type "pen" in the file deaxthe/list.xml', True),
+        ("crea una cartella e metti 'ciao' nel file note/a.txt", True),
+        ("jot 'milk' to list.txt", True),
+        ("read b.txt. Then type 'b' into c.txt", True),
+        ("find 'x' in a.txt", False),
+        ("is 'x' in notes/a.txt?", False),
+        ("replace 'x' in a.txt with y", False),
+        ("quante volte c'è 'x' nel file a.txt", False),
+        ("send 'hi' to bob@example.com", False),
+        ("write x to a.txt", False),
+    ],
+)
+def test_a_quoted_text_is_written_into_a_file_by_any_verb(request_: str, is_written: bool) -> None:
+    assert writes_quote(request_) is is_written
+
+
+@pytest.mark.parametrize(
+    ("text", "request_", "is_told"),
+    [
+        ("I'm sorry, but I can't find the file 'a.txt' on my system.", "mail a@b.org what a.txt says", True),
+        ("Non riesco a trovare il file.", "manda a.txt ad a@b.org", True),
+        ("I can't find the file", "tell a@b.org that I can't find the file", False),
+        ("We find it fine.", "mail a@b.org what a.txt says", False),
+    ],
+)
+def test_a_text_of_what_was_not_found_is_no_mail(text: str, request_: str, is_told: bool) -> None:
+    assert says_not_found(text, request_) is is_told
 
 
 @pytest.mark.parametrize(

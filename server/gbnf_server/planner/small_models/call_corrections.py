@@ -85,6 +85,8 @@ def _completed(
         done = frozenset[str]().union(*(argument_values(call["arguments"]) for call in state.done_calls))
         arguments = with_sources(arguments, state.query, done)
         arguments = with_known_paths(arguments, called, f"{state.request} {results_text}")
+        if file_tools([called]):
+            arguments = with_named_file(arguments, state.query, ())
     elif file_tools([called], "folder") and not file_tools([called]):  # it only makes folders
         # the file is still to be written
         writes = any(map(writes_files, tools_asked_for(state.described, state)))

@@ -14,7 +14,7 @@ from gbnf.requests import wording
 from gbnf.requests.coverage import uncovered_values
 from gbnf.requests.pool_filter import filter_pool, scored
 from gbnf.requests.ranking import asking_words, common_words, file_tools, is_about, names_file, says_no_more
-from gbnf.requests.texts import appends
+from gbnf.requests.texts import appends, writes_quote
 from gbnf.requests.values import LONGEST_REQUEST, asks_for_several, may_name_time, names_kind_of_file
 from gbnf.tools import Tool
 from gbnf.tools.providers import Provider
@@ -79,8 +79,8 @@ def _asking_words(
 
 
 def _adds(tool: Tool, request: str) -> bool:
-    """Return whether a tool writes a file, and a request adds something to one."""
-    return writes_files(tool) and bool(appends(request))
+    """Return whether a tool writes a file, and a request adds something to one, or a text in quotes."""
+    return writes_files(tool) and (bool(appends(request)) or writes_quote(request))
 
 
 def writes_files(tool: Tool) -> bool:
