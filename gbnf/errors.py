@@ -9,11 +9,10 @@
     │   ├── GrammarSyntaxError     GBNF text that llama.cpp would refuse: line, column, problem, hint
     │   └── AmbiguousGrammarError  a grammar with too many derivations of one text
     ├── ToolFormatError            a chat template without a tool-call format that can be derived: reason
-    ├── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
-    └── TooManyStatesError, PatternError: a regular language that is not enforced
+    └── InvalidArgumentError       an argument that is out of range or unknown (also a ValueError)
 
-Errors that one module raises for another one, such as `gbnf.protocols.protocol.UnreadableCallError`, and
-those of the server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all.
+Errors that one module raises for another one, such as `gbnf.work_limits.TooManyStatesError`, and those of the
+server (`gbnf_server.system.errors`) derive from `GbnfError` too: one ``except`` catches all.
 Errors have fields, and their message shows the value and a hint.
 """
 
