@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gbnf_server.backends.base import Backend
-from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, smollm2_path
+from gbnf_server.system.model_files import SMOLLM2, model_files
 
 
 def open_model(model: str | Path | Backend | None, *, parallel: int = 1) -> Backend:
@@ -28,6 +28,5 @@ def _opened(model: str, parallel: int) -> Backend:
         return LlamaServer(model)
     from gbnf_server.backends.in_process import InProcess  # noqa: PLC0415  # it needs the extra local
 
-    if model == SMOLLM2:
-        return InProcess(smollm2_path(), lora=SMOLLM2_ADAPTER, name=SMOLLM2, parallel=parallel)
-    return InProcess(model, parallel=parallel)
+    files = model_files(model)
+    return InProcess(files.path, lora=files.adapter, name=files.name, parallel=parallel)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
-from gbnf_server.system.model_files import SMOLLM2, SMOLLM2_ADAPTER, check_gguf, download_model, smollm2_path
+from gbnf_server.system.model_files import SMOLLM2, check_gguf, download_model, model_files
 
 if TYPE_CHECKING:
     from gbnf.prompts.messages import PromptStyle
@@ -239,7 +239,7 @@ class ModelOptions:
 class ModelSource(ModelOptions):
     """A model, as options name it: `model` is a file or "smollm2" in process, else the server's name for it.
 
-    A file that is called smollm2 is `./smollm2`. `hf`: a model on Hugging Face.
+    `hf`: a model on Hugging Face.
     """
 
     server: Annotated[str | None, "URL", "Running server: a llama-server, or see --backend."] = None
@@ -314,22 +314,20 @@ class ModelSource(ModelOptions):
 
         if self.hf is not None:
             return download_model(self.hf)
-        if self.model == SMOLLM2:
-            return smollm2_path()
-        return model_path() if self.model is None else Path(self.model)
+        return model_path() if self.model is None else model_files(self.model).path
 
     def adapter(self) -> Path | None:
         """Return the file of the model's adapter in process, None for the model alone."""
         if self.lora is not None:
             return None if self.lora == "none" else Path(self.lora)
-        return SMOLLM2_ADAPTER if self.model == SMOLLM2 and self.hf is None else None
+        return None if self.model is None else model_files(self.model).adapter
 
     def absolute(self) -> ModelSource:
         """Return the source with absolute paths, for processes with other working directories."""
         if self.backend_name != "in-process":
             return self
         model, lora = (
-            name if name in (None, "none", "smollm2") else str(Path(name).absolute())
+            name if name in (None, "none", SMOLLM2) else str(Path(name).absolute())
             for name in (self.model, self.lora)
         )
         return replace(self, model=model, lora=lora)
@@ -354,7 +352,7 @@ class ModelSource(ModelOptions):
                     gpu_layers=self.gpu_layers,
                     threads=self.threads,
                     lora=self.adapter(),
-                    name=self.model if self.model == SMOLLM2 else None,  # the file has that of a training run
+                    name=None if self.model is None else model_files(self.model).name,
                 )
             case "llama-server":
                 from gbnf_server.backends.llama_server import LlamaServer

