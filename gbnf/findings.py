@@ -45,9 +45,22 @@ class Finding:
         """Whether it is something to correct, which `strict` makes an error, and no limit of a grammar."""
         return self.kind not in _OF_GRAMMARS
 
+    @property
+    def loosens(self) -> bool:
+        """Whether the grammar accepts what the schema forbids, so that it is not exact.
+
+        A tool that is left out does not: the grammar has no calls of it.
+        """
+        return self.kind in ("unenforced", "loosened")
+
+    @property
+    def location(self) -> str:
+        """The tool, if there is one, and the pointer."""
+        pointer = self.pointer or "/"
+        return f"{self.tool}: {pointer}" if self.tool else pointer
+
     def __str__(self) -> str:
-        pointer = f"{self.tool}: {self.pointer or '/'}" if self.tool else self.pointer or "/"
-        text = f"{pointer}: {self.keyword}: {self.reason}"
+        text = f"{self.location}: {self.keyword}: {self.reason}"
         if self.kind != "unenforced":
             return text
         return f"{text} ({'the validator' if self.validator else 'nothing'} checks it)"

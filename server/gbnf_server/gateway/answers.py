@@ -21,6 +21,11 @@ GRAMMAR_IGNORED = "upstream_ignored_grammar"
 """The code of the error if a backend's answer is one that the grammar excludes."""
 
 
+def is_not_enforced(finding: Finding) -> bool:
+    """Return whether a grammar accepts what a client's schema forbids, or has no calls of the tool."""
+    return finding.loosens or finding.kind == "left_out"
+
+
 @dataclass(frozen=True, slots=True)
 class Enforcement:
     """What constrained an answer, and what did not.
@@ -65,11 +70,11 @@ class Enforcement:
 
     def as_json(self) -> dict[str, Any]:
         """Return the field `x_gbnf` of an answer."""
-        kinds = {"unenforced": "unenforced", "loosened": "loosened", "left_out": "loosened"}
         by_kind: dict[str, list[dict[str, str]]] = {"unenforced": [], "loosened": [], "notes": []}
         for finding in self.findings:
             shown = {name: getattr(finding, name) for name in ("tool", "pointer", "keyword", "reason")}
-            by_kind[kinds.get(finding.kind, "notes")].append(shown)
+            kind = "unenforced" if finding.kind == "unenforced" else "loosened"
+            by_kind[kind if is_not_enforced(finding) else "notes"].append(shown)
         answer: dict[str, Any] = {"grammar": self.grammar_hash, **by_kind}
         for name in (field.name for field in fields(self) if field.name not in {"grammar_hash", "findings"}):
             value = getattr(self, name)

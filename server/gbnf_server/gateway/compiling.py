@@ -28,7 +28,7 @@ from gbnf.tools.loosening import loosened_argument_schema
 from gbnf.tools.tool import excluding
 from gbnf_server.backends.base import Dialect, ModelInfo
 from gbnf_server.backends.model_traits import ModelTraits
-from gbnf_server.gateway.answers import Enforcement
+from gbnf_server.gateway.answers import Enforcement, is_not_enforced
 from gbnf_server.gateway.chat import ChatRequest, FunctionTool, GbnfText, JsonObject, JsonSchema, OutputFormat
 from gbnf_server.llama.grammar_limits import MOST_RULES
 from gbnf_server.system.errors import RequestNotSupportedError
@@ -305,7 +305,7 @@ def _output_grammar(output: OutputFormat) -> Grammar:
                 where = f"{param}{error.pointer}"
                 raise HttpError(400, str(error), "invalid_schema", where) from None
             for finding in grammar.report if strict else ():
-                if finding.kind == "unenforced":
+                if finding.loosens:
                     raise strict_error(finding, param)
             return grammar
         case GbnfText(text):
@@ -320,7 +320,7 @@ def _output_grammar(output: OutputFormat) -> Grammar:
 def _enforcement(constraint: AnswerFormat | None, protocol: CallProtocol | None = None) -> Enforcement:
     """Return the enforcement of an answer. `protocol`: how its calls are written, None if it has none."""
     if isinstance(constraint, Grammar):
-        exact = all(finding.kind not in NOT_ENFORCED for finding in constraint.report)
+        exact = not any(map(is_not_enforced, constraint.report))
         name = None if protocol is None else protocol.name
         return Enforcement(_hash(str(constraint)), exact, constraint.report, name)
     if constraint is not None:
@@ -334,8 +334,6 @@ def _hash(text: str) -> str:
 
 _MAX_DEPTH = 60
 """How deeply a schema may be nested: it is rewritten and checked recursively."""
-NOT_ENFORCED = frozenset({"unenforced", "loosened", "left_out"})
-"""The kinds of findings because of which a grammar accepts what a schema forbids."""
 
 
 def opened(tools: Iterable[Tool], findings: Iterable[Finding]) -> tuple[Tool, ...]:
@@ -397,14 +395,13 @@ def strict_problem(functions: Iterable[FunctionTool], findings: Iterable[Finding
     """Return the error for the first finding about a tool that is strict, None if there is none."""
     params = {tool.name: tool.param for tool in functions if tool.strict}
     for finding in findings:
-        if finding.tool in params and finding.kind in NOT_ENFORCED:
+        if finding.tool in params and is_not_enforced(finding):
             return strict_error(finding, params[finding.tool])
     return None
 
 
 def strict_error(finding: Finding, param: str) -> HttpError:
     """Return the error of a strict schema with a keyword that is not enforced."""
-    where = f"{finding.tool}: {finding.pointer or '/'}" if finding.tool else finding.pointer or "/"
-    problem = f"strict: {finding.keyword!r} at {where} cannot be enforced: {finding.reason}."
+    problem = f"strict: {finding.keyword!r} at {finding.location} cannot be enforced: {finding.reason}."
     hint = "Remove the keyword, or do not ask for strict."
     return HttpError(400, f"{problem} {hint}", "unenforceable_schema", f"{param}{finding.pointer}")
