@@ -83,21 +83,21 @@ def for_template(messages: Sequence[Message], pattern: str) -> tuple[Message, ..
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     first: tuple[Message, ...] = ({"role": "system", "content": system},) if system else ()
     others = (message for message in messages if message["role"] != "system")
-    return (*first, *(_with_fitting_id(message, accepts) for message in others))
+    return (*first, *(_with_accepted_ids(message, accepts) for message in others))
 
 
-def fitting_id(identifier: str, accepts: re.Pattern[str]) -> str:
-    """Return an id that the template accepts, the same for the same id."""
+def _hashed_id(identifier: str, accepts: re.Pattern[str]) -> str:
+    """Return an id that the template accepts: the same one, or always the same digits of its hash."""
     if accepts.fullmatch(identifier):
         return identifier
     return sha256(identifier.encode("utf-8", "replace")).hexdigest()[:9]  # what every template accepts
 
 
-def _with_fitting_id(message: Message, accepts: re.Pattern[str]) -> Message:
+def _with_accepted_ids(message: Message, accepts: re.Pattern[str]) -> Message:
     if "tool_call_id" in message:
-        return {**message, "tool_call_id": fitting_id(message["tool_call_id"], accepts)}
+        return {**message, "tool_call_id": _hashed_id(message["tool_call_id"], accepts)}
     if "tool_calls" in message:
-        calls = [{**call, "id": fitting_id(str(call["id"]), accepts)} for call in message["tool_calls"]]
+        calls = [{**call, "id": _hashed_id(str(call["id"]), accepts)} for call in message["tool_calls"]]
         return {**message, "tool_calls": calls}
     return message
 

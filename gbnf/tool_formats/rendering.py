@@ -65,8 +65,8 @@ def prompted(form: FormatFields) -> str:
     return str(lead) if both else ""
 
 
-def fitting_id(form: FormatFields, name: str, index: int) -> str:
-    """Return an identifier that the template accepts."""
+def numbered_id(form: FormatFields, name: str, index: int) -> str:
+    """Return an identifier that the template accepts: the same one, or one made of a call's index."""
     return name if re.fullmatch(form.id_pattern, name) else call_id(index)
 
 
@@ -83,7 +83,7 @@ def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]
             for call in taken["tool_calls"]:
                 index, name = len(ids), call["function"]["name"]
                 original = call.get("id") or f"call_{index + 1}"
-                ids[original], names[original] = fitting_id(form, original, index), name
+                ids[original], names[original] = numbered_id(form, original, index), name
                 with_id = Call(name, call["function"]["arguments"], ids[original])
                 calls.append(openai_call(shape, with_id, index))
             taken["tool_calls"] = calls
@@ -94,7 +94,7 @@ def adapt_conversation(form: FormatFields, messages: Sequence[Mapping[str, Any]]
             taken = {
                 "name": names.get(answered, ""),
                 **taken,
-                "tool_call_id": ids.get(answered) or fitting_id(form, answered, len(ids)),
+                "tool_call_id": ids.get(answered) or numbered_id(form, answered, len(ids)),
                 "role": form.result_role,
             }
         if "reasoning_content" in taken:

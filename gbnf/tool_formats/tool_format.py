@@ -49,7 +49,7 @@ from gbnf.tool_formats.rendering import (
     adapt_conversation,
     close_prompt,
     completed_tools,
-    fitting_id,
+    numbered_id,
     prober_of,
     prompted,
 )
@@ -293,7 +293,7 @@ class ToolFormat(FormatFields):
         """
         prober = prober_of(self)
         fitting = [
-            Call(call.name, call.arguments, fitting_id(self, call.id, index))
+            Call(call.name, call.arguments, numbered_id(self, call.id, index))
             for index, call in enumerate(calls)
         ]
         answer = prober.answer(prober.assistant(fitting), [fitting[0].name])
