@@ -15,6 +15,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 
 from gbnf.findings import Finding
+from gbnf.schema.keywords import pointer_key
 from gbnf.schema.validators import FORMAT_CHECKER
 from references import REFERENCES, target
 
@@ -102,7 +103,7 @@ class _Document:
 
 
 def _finding_path(finding: Finding) -> _Path:
-    parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in finding.pointer.split("/")[1:])
+    parts = tuple(map(pointer_key, finding.pointer.split("/")[1:]))
     return parts if parts and parts[-1] == finding.keyword else (*parts, finding.keyword)
 
 

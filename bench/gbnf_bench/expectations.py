@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from gbnf import SchemaError, compile_schema
 from gbnf.regular.ecma262 import search
 from gbnf.regular.pattern_syntax import PatternError
-from gbnf.schema.keywords import KEYWORDS, REFERENCES, walk
+from gbnf.schema.keywords import KEYWORDS, REFERENCES, pointer_key, walk
 from gbnf.schema.metaschema import MetaschemaChecker
 from gbnf.schema.validators import FORMAT_CHECKER, extend_validator
 from gbnf.work_limits import TooManyStatesError
@@ -121,6 +121,6 @@ def _check_schema(schema: Mapping[str, Any], key_path: KeyPath) -> None:
     try:
         MetaschemaChecker("2020-12", frozenset()).check(schema, "")
     except SchemaError as error:
-        parts = (part.replace("~1", "/").replace("~0", "~") for part in error.pointer.split("/")[1:])
+        parts = map(pointer_key, error.pointer.split("/")[1:])
         inside = tuple(int(part) if part.isdecimal() else part for part in parts)
         raise SuiteFieldError((*key_path, *inside), None, error.problem, error.hint) from None

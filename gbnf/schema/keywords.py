@@ -193,7 +193,7 @@ def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
     if pointer and not pointer.startswith("/"):
         return None
     for step in pointer.split("/")[1:]:
-        key: str | int = step.replace("~1", "/").replace("~0", "~")
+        key: str | int = pointer_key(step)
         if isinstance(target, list) and step.isdecimal() and int(step) < len(target):
             key = int(step)
         elif not isinstance(target, Mapping) or key not in target:
@@ -201,6 +201,11 @@ def resolve_pointer(reference: Any, root: Any) -> tuple[SchemaPath, Any] | None:
         target = target[key]
         path.append(key)
     return tuple(path), target
+
+
+def pointer_key(step: str) -> str:
+    """Return the key that a step of a JSON Pointer stands for."""
+    return step.replace("~1", "/").replace("~0", "~")
 
 
 def child_pointer(pointer: str, key: object) -> str:

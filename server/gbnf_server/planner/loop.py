@@ -33,6 +33,7 @@ from gbnf.protocols.field_lines import fits_lines
 from gbnf.protocols.protocol import SHOWN_CHARACTERS
 from gbnf.requests.parts import parts_of
 from gbnf.requests.ranking import is_about, request_language
+from gbnf.schema.keywords import pointer_key
 from gbnf.tools import ASK_USER, FINAL_ANSWER, FIND_TOOLS, Tool
 from gbnf.tools.prerequisites import missing_prerequisites
 from gbnf.tools.tool import offered_args
@@ -476,7 +477,7 @@ class _Loop(ToolCalls):
 
 def set_value(container: Any, path: Sequence[str], value: Any) -> None:
     """Set the value at a path, the steps of a JSON Pointer, in a JSON object or array."""
-    *outer, last = [step.replace("~1", "/").replace("~0", "~") for step in path]
+    *outer, last = map(pointer_key, path)
     for step in outer:
         container = container[int(step) if isinstance(container, list) else step]
     container[int(last) if isinstance(container, list) else last] = value

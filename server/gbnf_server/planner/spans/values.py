@@ -14,6 +14,7 @@ from datetime import date
 from functools import cached_property
 from typing import Any, Final
 
+from gbnf.schema.keywords import child_pointer
 from gbnf.schema.models import LOCAL_DATE_TIME, LOCAL_TIME
 from gbnf.schema.validators import violation
 from gbnf.tools import Tool
@@ -356,7 +357,7 @@ def taken_spans(
         if isinstance(value, Mapping) and isinstance(schema, Mapping):
             for key, member in value.items():
                 inner = schema.get("properties", {}).get(key)
-                visit(member, inner, key, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+                visit(member, inner, key, child_pointer(pointer, key))
         elif isinstance(value, list) and isinstance(schema, Mapping):
             for index, item in enumerate(value):
                 visit(item, schema.get("items"), name, f"{pointer}/{index}")
