@@ -70,11 +70,11 @@ class Layout:
             return Alt((next_member, self.end_object))  # they share nothing
         return factor_prefixes([next_member, self.end_object])
 
-    def can_write(self, name: str) -> bool:  # noqa: ARG002  # a subclass reads it
+    def can_write(self, name: str) -> bool:
         """Return whether a key is read back as it was written."""
         return True
 
-    def can_write_all(self, keys: Dfa | None) -> bool:  # noqa: ARG002  # a subclass reads it
+    def can_write_all(self, keys: Dfa | None) -> bool:
         """Return whether each key of a class (None: every key) is read back as it was written."""
         return True
 

@@ -57,7 +57,7 @@ class ValueSyntax:
     def __init__(self, layout: Layout) -> None:
         self.objects = self.arrays = layout
 
-    def child(self, name: str) -> ValueSyntax | FormsSyntax:  # noqa: ARG002  # subclasses read it
+    def child(self, name: str) -> ValueSyntax | FormsSyntax:
         """Return the syntax of the value of a declared key."""
         return self
 
@@ -73,7 +73,7 @@ class ValueSyntax:
         """Return a string."""
         return literal(json_string(value))
 
-    def quoted_chars(self, scope: Scope) -> list[tuple[str, Expr]]:  # noqa: ARG002  # subclasses need it
+    def quoted_chars(self, scope: Scope) -> list[tuple[str, Expr]]:
         """Return the quotes of strings, and any one character between each of them."""
         return [('"', Ref("char"))]
 
@@ -95,7 +95,7 @@ class PythonSyntax(ValueSyntax):
         )
         self._inside = PythonSyntax(layout, top=False) if top else self
 
-    def child(self, name: str) -> PythonSyntax:  # noqa: ARG002  # all keys have the same
+    def child(self, name: str) -> PythonSyntax:
         """Return the syntax of the value of a declared key."""
         return self._inside
 

@@ -132,14 +132,12 @@ class NativeCalls(_ToolMessages):
 
     def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader of an answer in which one call is made."""
-        del tools
         return super().answer_reader() if self.answers_by_call else self.reader(Offered(()))
 
     def read(
         self, text: str, tools: Sequence[Tool], *, steps: Sequence[int] = (), truncated: bool = False
     ) -> ParsedCall:
         """Read a whole text, where a text without a call is the final answer."""
-        del steps
         result = self.tool_format.parse(text, tools, truncated=truncated, reasoning=self.reasons_first)
         if isinstance(result, FinalAnswer):
             return ParsedCall(_final_answer(result.content), result.reasoning)
@@ -150,7 +148,6 @@ class NativeCalls(_ToolMessages):
 
     def messages(self, messages: Sequence[Message], prompt: str) -> tuple[Message, ...]:
         """Return a client's conversation as the chat template takes it."""
-        del prompt
         return for_template(messages, self.tool_format.id_pattern)
 
 
@@ -255,7 +252,6 @@ class CallsInText(CallProtocol):
 
     def constraint(self, offered: Offered) -> None:
         """Return None: the prompt only requests calls."""
-        del offered
 
     def reader(self, offered: Offered) -> AnswerReader:
         """Return a reader of the calls in a text, and of the text around them."""
@@ -328,7 +324,6 @@ class ServerCalls(_ToolMessages, CallsInText):
 
     def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader of the text of an answer."""
-        del tools
         return SpokenText(CALL_MARK)
 
     def read(

@@ -156,7 +156,6 @@ class FieldLines(CallsInText):
 
     def outcome_message(self, content: str, name: str, number: int) -> Message:
         """Return the message of an error, as text: a model would copy {"step": 1, "error": …}."""
-        del name, number
         error = parse_json(content).get("error", content)
         names = ", then ".join(field.name for field in self._fields)
         hint = f"Write {names}, each on a line of its own, and nothing else."
@@ -164,7 +163,6 @@ class FieldLines(CallsInText):
 
     def answer_reader(self, tools: Sequence[Tool] = ()) -> AnswerReader:
         """Return a reader that finds no answer: all of the text is a call."""
-        del tools
         return Unread()
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:

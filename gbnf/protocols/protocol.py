@@ -196,7 +196,6 @@ class CallProtocol(ABC):
 
         `tools`: those that were described to the model.
         """
-        del tools
         return FinalAnswerText()
 
     def read(
@@ -206,7 +205,6 @@ class CallProtocol(ABC):
 
         Raises UnreadableCallError.
         """
-        del tools, steps, truncated
         try:
             return ParsedCall(parse_json(text))
         except InvalidJsonError as error:
@@ -222,18 +220,15 @@ class CallProtocol(ABC):
 
     def call_message(self, call: Mapping[str, Any], number: int) -> Message:
         """Return the message of a call, or of the final answer; `number` identifies it."""
-        del number
         return {"role": "assistant", "content": call_text(call)}
 
     def outcome_message(self, content: str, name: str, number: int) -> Message:
         """Return the message of a call's result or error."""
-        del name, number
         return {"role": "tool", "content": content}
 
     def refused_messages(
         self, text: str, call: Mapping[str, Any] | None, error: str, number: int
     ) -> tuple[Message, Message]:
         """Return the messages of a refused text, and of the error. `call`: that in the text, if known."""
-        del call
         refused: Message = {"role": "assistant", "content": clip(text, SHOWN_CHARACTERS)}
         return refused, self.outcome_message(error, "", number)

@@ -67,7 +67,6 @@ class AnswerReader(Protocol):
 
     def close(self, *, truncated: bool = False) -> list[Delta]:
         """End the answer; return the rest, by default none. `truncated`: a limit of tokens ended it."""
-        del truncated
         return []
 
 
@@ -177,7 +176,7 @@ class SpokenText(AnswerReader):
 class Unread(AnswerReader):
     """A text that is no part of an answer, such as reasoning before a call."""
 
-    def feed(self, chunk: str) -> list[Delta]:  # noqa: ARG002  # see AnswerReader
+    def feed(self, chunk: str) -> list[Delta]:
         """Return nothing."""
         return []
 
@@ -259,7 +258,7 @@ class WholeJsonCall:
         self._text.append(chunk)
         return []
 
-    def close(self, *, truncated: bool = False) -> list[Delta]:  # noqa: ARG002  # see AnswerReader
+    def close(self, *, truncated: bool = False) -> list[Delta]:
         """Return the call, or the message of a final answer. A truncated call is left out."""
         try:
             call = parse_json("".join(self._text))

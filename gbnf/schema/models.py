@@ -82,7 +82,7 @@ def _schema_generator() -> Any:
     class Precise(GenerateJsonSchema):
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  # as in pydantic
 
-        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # pydantic's signature
+        def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
         def generate_inner(self, schema: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _schema_generator() -> Any:
                 number.setdefault("exclusiveMinimum", -limit)
             return number
 
-        def complex_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ARG002  # pydantic's signature
+        def complex_schema(self, schema: Any) -> dict[str, Any]:
             return {"type": "string", "pattern": f"^[+-]?{_REAL}([+-]{_REAL}j)?$"}
 
         def datetime_schema(self, schema: Any) -> dict[str, Any]:

@@ -144,7 +144,6 @@ class SchemaSubject:
 
     def concerns(self, finding: Finding, value: Any) -> bool:
         """Return True: there is only one schema."""
-        del finding, value
         return True
 
 

@@ -71,7 +71,7 @@ class GbnfModel(llm.Model):  # type: ignore[misc]  # mypy skips llm
         prompt: llm.Prompt,
         stream: bool,
         response: llm.Response,
-        conversation: llm.Conversation | None,  # noqa: ARG002  # the messages of the prompt have it
+        conversation: llm.Conversation | None,
     ) -> Iterator[str | StreamEvent]:
         """Yield the text of an answer as it comes; its calls are the response's. Raises GbnfError."""
         from gbnf.strict_json import parse_json

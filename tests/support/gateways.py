@@ -116,7 +116,7 @@ class ScriptedEngine(Answers):
     async def answer(
         self,
         request: ChatRequest,
-        backend: Backend,  # noqa: ARG002  # of the protocol
+        backend: Backend,
     ) -> AsyncGenerator[ReplyEvent, None]:
         self.running += 1
         self.seen.append(request.messages[-1]["content"])

@@ -80,7 +80,6 @@ class HttpBackend(RequestBackend):
 
     async def count_tokens(self, request: Request) -> int:
         """Refuse: most servers count tokens only while they answer. Raises RequestNotSupportedError."""
-        del request
         hint = "Use a llama-server, or a model in this process."
         raise RequestNotSupportedError("the server", "counting tokens", hint)
 

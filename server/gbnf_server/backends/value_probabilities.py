@@ -71,7 +71,7 @@ class ReportedTokens:
     text: str
     tokens: Sequence[TokenLogprob]
 
-    def scores(self, start: int, end: int, alternatives: Sequence[str]) -> None:  # noqa: ARG002  # it has none
+    def scores(self, start: int, end: int, alternatives: Sequence[str]) -> None:
         """Return None."""
         return
 

@@ -46,7 +46,7 @@ class _Gbnf(ConvertsLazily, TyperGroup):
         super().__init__(**options)
         self.commands: Any = Commands()
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as in the base class
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -72,7 +72,7 @@ class Reply(ABC):
         _ = request.content  # read in a thread if the body is large
         self._enforcement: Enforcement | None = None
 
-    def blocks(self, event: ReplyEvent) -> bool:  # noqa: ARG002  # by default none does
+    def blocks(self, event: ReplyEvent) -> bool:
         """Return whether to feed an event may wait, or take long, so that a thread does it."""
         return False
 

@@ -56,7 +56,7 @@ class TextPart(ContentPart):
 
     text: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
+    def read(self, path: str) -> str:
         """Return the text."""
         return self.text
 

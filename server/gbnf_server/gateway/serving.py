@@ -57,7 +57,6 @@ class GatewayServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; at the second signal, end."""
-        del frame
         drain_s = self._gateway.limits.drain_s
         if self._gateway.is_draining:
             self.should_exit, drain_s = True, 0.0

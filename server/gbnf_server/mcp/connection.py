@@ -292,13 +292,13 @@ class Connection:
 
     async def _elicit(
         self,
-        context: ClientRequestContext,  # noqa: ARG002  # the SDK's names
+        context: ClientRequestContext,
         params: mcp_types.ElicitRequestParams,
     ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         caller = self._current_caller("a question is", lambda pending: pending.run)
         return mcp_types.ElicitResult(action="cancel") if caller is None else await caller.ask(params)
 
-    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:  # noqa: ARG002  # as above
+    async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult | mcp_types.ErrorData:
         """Return the workspace of the call; none outside of one, so that a server keeps its own folders."""
         caller = self._current_caller("the roots are", lambda pending: pending.root)
         roots = [] if caller is None else [mcp_types.Root(uri=caller.root.as_uri(), name=caller.root.name)]  # type: ignore[arg-type]  # pydantic parses it

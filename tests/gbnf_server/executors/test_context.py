@@ -55,7 +55,7 @@ def test_every_run_has_a_turn_of_its_own(tmp_path: Path) -> None:
 
 
 class Careless(AbsentPerson):
-    def answer(self, form: Form) -> dict[str, Any]:  # noqa: ARG002  # it does not listen
+    def answer(self, form: Form) -> dict[str, Any]:
         return {"path": "../secret", "day": None}
 
 

@@ -289,7 +289,7 @@ def test_the_fork_server_has_nothing_of_a_call(tmp_path: Path) -> None:
     tokens = [f"token-{os.urandom(8).hex()}" for _ in range(3)]
 
     class Typing(AbsentPerson):
-        def answer(self, form: Form) -> dict[str, Any]:  # noqa: ARG002  # a person's signature
+        def answer(self, form: Form) -> dict[str, Any]:
             return {"a": tokens[2]}
 
     context = world(tmp_path / "space", settings={"GBNF_X": tokens[0]}, person=Typing())
@@ -376,7 +376,7 @@ def test_calls_after_an_attack_are_as_before(
 @pytest.mark.parametrize("attack", ["sends_SIGKILL", "sends_SIGSTOP", "ends_its_processes", "kills_both"])
 def test_a_call_in_progress_does_not_need_the_fork_server(mine: Tool, tmp_path: Path, attack: str) -> None:
     class Attacking(AbsentPerson):
-        def answer(self, form: Form) -> dict[str, Any]:  # noqa: ARG002  # a person's signature
+        def answer(self, form: Form) -> dict[str, Any]:
             with suppress(ExecutorError):
                 called(mine, world(tmp_path / "other"), ATTACKS[attack])
             called(mine, world(tmp_path / "other"))  # which ends a fork server that was stopped

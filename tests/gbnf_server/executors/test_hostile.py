@@ -130,7 +130,7 @@ def test_cpu_time_is_limited_while_the_clock_is_paused(
     )
 
     class Slow(AbsentPerson):
-        def answer(self, form: Form) -> dict[str, Any]:  # noqa: ARG002  # a person's signature
+        def answer(self, form: Form) -> dict[str, Any]:
             wait_until(lambda: len(marked(str(tmp_path))) <= 1, 500)  # the supervisor alone, or nobody
             return {"a": "x"}
 

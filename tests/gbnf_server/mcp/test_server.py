@@ -67,7 +67,7 @@ class Served:
         self._clients: dict[tuple[str, bool], Client] = {}
         self._person = Asked()
 
-    async def _elicit(self, context: Any, params: Any) -> ElicitResult:  # noqa: ARG002  # the SDK's names
+    async def _elicit(self, context: Any, params: Any) -> ElicitResult:
         return self._person.answer(params)
 
     def use(self, work: Use, *, mode: str = "auto", person: Asked | None = None) -> Any:

@@ -45,7 +45,7 @@ class _DocumentBlock(reading.ContentPart):
     source: _TextSource
     title: str | None = None
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
+    def read(self, path: str) -> str:
         """Return the document. Only plain text is read."""
         return f"{self.title}\n\n{self.source.data}" if self.title else self.source.data
 
@@ -55,7 +55,7 @@ class _ToolReference(reading.ContentPart):
 
     tool_name: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
+    def read(self, path: str) -> str:
         """Return a text that names the tool."""
         return f"The tool {self.tool_name} can be called."
 

@@ -100,7 +100,7 @@ class _Encrypted(reading.ContentPart):
 
     encrypted_content: str
 
-    def read(self, path: str) -> str:  # noqa: ARG002  # see ContentPart
+    def read(self, path: str) -> str:
         """Return nothing."""
         return ""
 

@@ -72,7 +72,7 @@ class ResponsesReply(BlockReply["_OutputItem"]):
             return _CALLS[place.kind](index, identifier, call.id, place)
         return _OutputText(kind, index, identifier, _TEXT if kind == "text" else self._reasoning)
 
-    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[ServerEvent]:  # noqa: ARG002  # see BlockReply
+    def _begin(self, enforcement: Enforcement | None = None) -> Iterator[ServerEvent]:
         if not self._has_begun:
             self._has_begun = True
             for kind in ("response.created", "response.in_progress"):
@@ -238,7 +238,7 @@ class _OutputCustomCall(_OutputCall):
 class _OutputSearch(_OutputCall):
     """A call of the client's search for tools, whose arguments are sent at its end."""
 
-    def delta(self, text: str) -> Iterator[ServerEvent]:  # noqa: ARG002  # see Block
+    def delta(self, text: str) -> Iterator[ServerEvent]:
         yield from ()
 
     def end(self, status: _Status) -> Iterator[ServerEvent]:
