@@ -79,16 +79,18 @@ def compile_pool(
     return _link_pool(pool_tools(tools, final_answer, ask_user), tuple(steps), options, strict)
 
 
-def left_out(
+def uncompilable_findings(
     tools: Iterable[Tool], *, steps: Sequence[int] = (), max_depth: int = MAX_DEPTH
 ) -> tuple[Finding, ...]:
     """Return a finding for each tool that `compile_pool` leaves out because it cannot be compiled."""
     options = CompileOptions("default", max_depth, closed=True)
     compiled = ((tool, compile_tool(tool, options, bool(steps))) for tool in tools)
-    return tuple(left_out_finding(tool, error) for tool, error in compiled if isinstance(error, SchemaError))
+    return tuple(
+        uncompilable_finding(tool, error) for tool, error in compiled if isinstance(error, SchemaError)
+    )
 
 
-def left_out_finding(tool: Tool, error: SchemaError) -> Finding:
+def uncompilable_finding(tool: Tool, error: SchemaError) -> Finding:
     """Return the finding for a tool that is left out because of an error."""
     pointer, _, keyword = error.pointer.rpartition("/")
     return Finding(tool.name, pointer, keyword or "args", "left_out", error.problem)
@@ -170,7 +172,7 @@ def compile_tools(
     if strict and any(finding.is_mistake for finding in findings):
         raise PoolError("\n".join(str(finding) for finding in findings if finding.is_mistake))
     findings += [finding for compiled_tool in compiled for finding in compiled_tool.findings]
-    findings += [left_out_finding(tool, error) for tool, error in errors.items()]
+    findings += [uncompilable_finding(tool, error) for tool, error in errors.items()]
     return CompiledPool(tuple(compiled), tuple(findings))
 
 

@@ -14,6 +14,7 @@ from gbnf.requests.values import LONGEST_REQUEST, PLAIN_NUMBER, TERM, names_in, 
 
 _UTC: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::00)?(?:Z|\+00:00)")
 _ZONE: Final = re.compile(r"\b(?:utc|gmt)\b|\dz\b|[+-]\d\d:?\d\d\b", re.IGNORECASE)
+_MARKUP: Final = re.compile(r"\s*<[^<>]*>(?:[^<>]*<[^<>]*>)?\s*")
 _TWO_NUMBERS: Final = re.compile(r"(?<![\d.,])(?=(\d{1,9}),(?!\d{3}\b)(\d{1,9})\b\s*(?:,|and|or|e|o)\s*\d)")
 
 
@@ -139,6 +140,14 @@ def _as_quoted(text: str, said: _Said) -> str | None:
     return next((quote for quote in quotes if quote in text and quote not in said.texts), None)
 
 
+def _without_markup(text: str, said: _Said) -> str | None:
+    """Replace `<pen/>` by `pen`, for "type 'pen' in list.xml", unless the request speaks of markup."""
+    if not _MARKUP.fullmatch(text) or wording.MARKUP.search(PATH.sub(" ", said.request)):
+        return None
+    quotes = (match[0][1:-1] for match in QUOTED.finditer(said.request))
+    return next((quote for quote in quotes if TERM.findall(quote) == TERM.findall(text)), None)
+
+
 def _without_others(text: str, said: _Said) -> str:
     """Shorten `buy oats to list.txt` to `buy oats` beside list.txt; `Chicago, IL` to Chicago beside IL."""
     for other in said.texts_inside(text):
@@ -183,7 +192,7 @@ def _in_its_case(text: str, said: _Said) -> str | None:
 
 _COMPLETING: Final[tuple[_Rule[str], ...]] = (_without_zone, _whole_path)
 _OF_LISTS: Final[tuple[_Rule[list[Any]], ...]] = (_as_interval, _without_invented)
-_REPLACING: Final[tuple[_Rule[str], ...]] = (_as_calculated, _as_quoted)
+_REPLACING: Final[tuple[_Rule[str], ...]] = (_as_calculated, _as_quoted, _without_markup)
 """Where none of them applies, a text loses other texts of the call at its end."""
 _SPELLING: Final[tuple[_Rule[str], ...]] = (_instead_of_request, _as_dictated, _in_its_case)
 

@@ -424,6 +424,9 @@ ASKS_FOR_DATA: Final = re.compile(
 )
 """Words of a request for data or a form of its own; names of files, "a.json", do not count."""
 
+MARKUP: Final = re.compile(r"<|\b(?:x?html|xml|svg|tags?|elements?|element[oi]|markup)\b", re.IGNORECASE)
+"""What asks for markup around a text."""
+
 # Texts that are written, passed on and sent
 
 TEXT_NOUN: Final = r"(?:the (?:text|words?|line|sentence)|il testo|le parole|la frase|la riga)"

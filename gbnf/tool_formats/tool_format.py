@@ -18,7 +18,7 @@ from gbnf.compiler.grammar import CompiledRules, Grammar, link
 from gbnf.compiler.layout import CompileOptions, PropertyOrder, Whitespace
 from gbnf.compiler.literals import factor_prefixes, json_char, json_string
 from gbnf.compiler.notations import JSON, Notation, Placeholder
-from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, left_out_finding, pool_tools
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tools, pool_tools, uncompilable_finding
 from gbnf.compiler.primitives import RESERVED
 from gbnf.compiler.rules import prefixed
 from gbnf.errors import PoolError, SchemaError
@@ -134,7 +134,7 @@ def _writable(
     problem = "the name contains what ends a name in the model's tool-call format"
     if strict or len(unwritable) == len(tools):
         raise PoolError(f"{unwritable[0].name!r}: {problem}: rename the tool")
-    findings = [left_out_finding(tool, SchemaError("/name", problem)) for tool in unwritable]
+    findings = [uncompilable_finding(tool, SchemaError("/name", problem)) for tool in unwritable]
     return tuple(tool for tool in tools if tool not in unwritable), tuple(findings)
 
 

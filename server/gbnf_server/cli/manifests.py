@@ -84,12 +84,12 @@ def manifests(
 def findings_of(tool: Tool, unreachable: str | None = None) -> tuple[Finding, ...]:
     """Return what is to be said about a tool: by its manifest, its grammar, its code and the other tools."""
     from gbnf import Finding, SchemaError, compile_pool
-    from gbnf.compiler.pool import left_out_finding
+    from gbnf.compiler.pool import uncompilable_finding
 
     try:
         findings = compile_pool((tool,), steps=(1,)).report  # with a step, so that all arguments are included
     except SchemaError as error:
-        findings = (*tool.findings, left_out_finding(tool, error))
+        findings = (*tool.findings, uncompilable_finding(tool, error))
     if tool.path is not None and not tool.path.with_name("executor.py").is_file():
         reason = "the file is not beside the manifest, so calls fail"
         findings = (*findings, Finding(tool.name, "", "executor.py", "not_executable", reason))

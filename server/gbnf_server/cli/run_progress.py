@@ -29,7 +29,7 @@ from gbnf_server.executors import Form, Journal, Person
 from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.repeats import canonical
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.small_models.requested_tools import only_asks, tools_asked_for
+from gbnf_server.planner.small_models.requested_tools import due_tools, only_asks
 
 SHOWN_ENTRIES = 3
 _CHARACTERS_OF_A_TOKEN = 4  # about, in JSON and in English
@@ -326,7 +326,7 @@ def left_undone(pool: tuple[Tool, ...], run: planner.Run) -> str:
     request = f"write {run.query}" if dictates(run.query) else run.query  # tools for it are not named "put"
     options = ResolvedOptions(providers=configured_providers())
     state = RunState(request, run.turn, run.started_at, options, steps=list(run.steps))
-    requested = tools_asked_for(pool, state)
+    requested = due_tools(pool, state)
     if not (uncovered_values(request, ()) or names_kind_of_file(request)):
         requested = tuple(tool for tool in requested if tool not in file_tools(requested))
     return best_first(requested, request)[0].name if requested else ""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from gbnf import Finding, GbnfError, Grammar, GrammarError, SchemaError, Tool, compile_schema
 from gbnf.compiler.layout import PropertyOrder
-from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool, left_out_finding
+from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool, uncompilable_finding
 from gbnf.errors import clip
 from gbnf.prompts.descriptions import plain_schema
 from gbnf.protocols.call_protocols import CallsInText, JsonCalls, NativeCalls, SchemaCalls
@@ -132,7 +132,7 @@ def compile_steps(request: ChatRequest, target: Target) -> CompileSteps[Compiled
     # one that cannot be compiled accepts any arguments, as a finding says
     tools = opened(
         client_tools,
-        [left_out_finding(tool, errors[tool.name]) for tool in client_tools if tool.name in errors],
+        [uncompilable_finding(tool, errors[tool.name]) for tool in client_tools if tool.name in errors],
     )
     compiled = yield from _compile_request(request, target, tools)
     if not request.excluded or target.dialect != "gbnf":

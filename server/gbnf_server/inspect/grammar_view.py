@@ -10,7 +10,7 @@ from typing import Any
 
 from gbnf import Grammar, SchemaError
 from gbnf.compiler.origins import Origins, find_origins
-from gbnf.compiler.pool import left_out_finding
+from gbnf.compiler.pool import uncompilable_finding
 from gbnf.compiler.primitives import RESERVED
 from gbnf.errors import GrammarError, PoolError
 from gbnf.findings import Finding
@@ -76,7 +76,7 @@ def view_tool(tool: Tool, choice: GrammarChoice = PLAIN) -> GrammarView:
     except (SchemaError, PoolError, GrammarError) as error:
         findings = tool.findings
         if isinstance(error, SchemaError):
-            findings = (*findings, left_out_finding(tool, error))
+            findings = (*findings, uncompilable_finding(tool, error))
         lines = schema_lines(tool.args, (), findings)
         return GrammarView(tool.name, description, None, (), lines, findings)
     is_json = choice.tool_format is None

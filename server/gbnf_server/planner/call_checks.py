@@ -301,7 +301,7 @@ def _too_early(call: Any, offer: OfferedTools, options: ResolvedOptions) -> str:
         names = " or ".join(tool.name for tool in needed[:_MOST_NAMED])
         such = f", such as {shown}" if shown else ""
         return f"this is no call of {names}; answer with a call of {needed[0].name}{such}"
-    if name in offer.left_out:
+    if name in offer.resting:
         others = " or ".join(tool.name for tool in offer.own[:_MOST_NAMED])
         possible = [*([f"call {others}"] if others else []), *(["answer"] if offer.answers else [])]
         return f"{name} cannot be called again now: {', or '.join(possible)}"

@@ -53,13 +53,13 @@ from gbnf_server.planner.options import ResolvedOptions
 from gbnf_server.planner.prerequisites import answer_of, named, order_tools
 from gbnf_server.planner.run_state import OfferedTools, Parts, RunState
 from gbnf_server.planner.small_models.preference import LIKELY, SURE
-from gbnf_server.planner.small_models.progress import has_nothing_new, tools_unused
+from gbnf_server.planner.small_models.progress import has_nothing_new, tools_for_what_is_left
 from gbnf_server.planner.small_models.requested_arguments import narrowed
 from gbnf_server.planner.small_models.requested_tools import (
+    all_due_tools,
+    due_tools,
     fits_alone,
-    tools_asked,
-    tools_asked_for,
-    tools_preferred,
+    most_preferred_tools,
 )
 from gbnf_server.planner.tool_calls import ToolCalls
 from gbnf_server.planner.tool_offer import offer_tools, select
@@ -197,7 +197,7 @@ class _Loop(ToolCalls):
         yield from self.emit(StepStarted(started_at, state.number, *facts))
         if not names:
             error = "every call that is left would repeat an earlier one"
-            if not offer.left_out:
+            if not offer.resting:
                 error = "no tool can be called before an earlier step has entries"
             return state.finish("blocked", started_at, error=f"{error}{self._still_required()}")
         if offer.only_answers:
@@ -240,7 +240,7 @@ class _Loop(ToolCalls):
             is_again = state.lead.without_tools and state.blocked_in_a_row > 0  # it has written a call
             grammar = salvage.text_grammar() if is_again else options.protocol.prose()
             offer = replace(offer, callable=ending, grammar=grammar, described=described)
-        for reason in sorted(state.left_out):
+        for reason in sorted(state.uncompilable_reasons):
             yield from self.warn(f"a tool cannot be compiled, and is not offered: {reason}")
         return whole, offer
 
@@ -254,7 +254,7 @@ class _Loop(ToolCalls):
         except CallRefusedError as refused:
             is_answer = refused.tool == FINAL_ANSWER and refused.refusal == "invalid"
             may_be_done = is_answer and options.guidance.follows_request and state.succeeded
-            if may_be_done and (state.blocked_in_a_row or not tools_unused(state)):
+            if may_be_done and (state.blocked_in_a_row or not tools_for_what_is_left(state)):
                 return (yield from self._answer_done())
             is_call = refused.refusal in {"invalid", "unparsed"} and not is_answer
             if options.asks_first and is_call and not (whole.own or state.succeeded or state.calls.failures):
@@ -287,7 +287,7 @@ class _Loop(ToolCalls):
         if is_answer:
             state.steps.append(step)
             answer = call["arguments"]["message"]
-            if state.is_divided and not state.done_calls and tools_asked(state.order.tools, state):
+            if state.is_divided and not state.done_calls and all_due_tools(state.order.tools, state):
                 return state.finish("blocked", self.clock(), error=f"nothing was called for {state.query!r}")
             if options.guidance.adds_unread:
                 answer = self.with_unread(answer, least=0.0)
@@ -308,10 +308,10 @@ class _Loop(ToolCalls):
             corrects = self.options.guidance.corrects_answers
             if not (corrects and proposes_call(answer, state.order.tools)):
                 return None
-            return () if state.blocked_in_a_row else tools_unused(state)
+            return () if state.blocked_in_a_row else tools_for_what_is_left(state)
         if not state.lead.choice or state.blocked_in_a_row:
             return None
-        asked = tools_asked_for(state.order.tools, state)
+        asked = due_tools(state.order.tools, state)
         sure = (tool for tool in whole.own if state.lead.choice.get(tool.name, -inf) > SURE or tool in asked)
         tool = proposed_tool(answer, tuple(sure), state.order.tools)
         return (tool,) if tool and (tool.run.effect == "read" or tool in asked) else None
@@ -410,7 +410,7 @@ class _Loop(ToolCalls):
         is_answer = refused.refusal == "invalid" and refused.tool == FINAL_ANSWER
         if state.lead.preference and is_answer and offer.own and not state.succeeded:
             # it has nothing to say that it has not read
-            likely = tools_preferred(state.order.tools, state, LIKELY)
+            likely = most_preferred_tools(state.order.tools, state, LIKELY)
             state.lead.calls_next = frozenset(tool.name for tool in likely if tool.run.effect == "read")
         # a song that does not end becomes no calculation
         is_text = refused.refusal == "truncated" and not _CALL_BEGINNING.match(step.text)

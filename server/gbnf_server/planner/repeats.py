@@ -58,7 +58,7 @@ class CallLog:
     read: Counter[str] = field(default_factory=Counter)  # since the last write
     results: set[tuple[str, str]] = field(default_factory=set)
     failures: Counter[str] = field(default_factory=Counter)  # by tool, since the state changed
-    left_out: str = ""  # the tool that the next step leaves out
+    resting_tool: str = ""  # the tool that the next step leaves out
     unapproved: dict[str, str] = field(default_factory=dict)  # tools that need a person; with the errors
 
     def add_result(self, tool: Tool, call: Mapping[str, Any], result: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class CallLog:
         self.read.clear()
         self.failed.clear()
         self.failures.clear()
-        self.left_out = ""
+        self.resting_tool = ""
 
     def add_failure(self, call: Mapping[str, Any], error: str) -> None:
         """Add a call that has no result."""
@@ -101,7 +101,7 @@ class CallLog:
             self.failures[tool.name] = max(self.failures[tool.name], MAX_FAILURES)
         if self.failures[tool.name] < MAX_FAILURES or self._may_repeat(tool):
             return ""
-        self.left_out = tool.name
+        self.resting_tool = tool.name
         return (
             f"{tool.name} is not possible in the next step, after {self.failures[tool.name]} such calls; "
             "call another tool, or answer"

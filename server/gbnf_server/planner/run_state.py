@@ -43,7 +43,7 @@ class OfferedTools:
     `in_system_message`: the tools that the system message describes: those that the filter kept when the run
     began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
     of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
-    to succeed first; `left_out`: those that failed too often, or of which every call would be a repetition;
+    to succeed first; `resting`: those that failed too often, or of which every call would be a repetition;
     `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
     JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
     request seems left; `seconds`: what choosing and compiling them took.
@@ -55,7 +55,7 @@ class OfferedTools:
     waiting: Mapping[str, tuple[str, ...]]
     refers_to: tuple[int, ...]
     grammar: AnswerFormat | None
-    left_out: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
     excluded: tuple[str, ...] = ()
     evidence: Evidence | None = None
     only_answers: bool = False
@@ -108,7 +108,7 @@ class RunState:
     order: OrderedTools = field(default_factory=OrderedTools)
     images: tuple[Image, ...] = ()
     in_system_message: tuple[Tool, ...] = ()  # described in the system message; the same for the whole run
-    left_out: set[str] = field(default_factory=set)  # why tools cannot be compiled, and so are not offered
+    uncompilable_reasons: set[str] = field(default_factory=set)  # of tools that are not offered
     described: tuple[Tool, ...] = ()  # those, and the tools that later messages describe
     found_tools: tuple[Tool, ...] = ()  # by find_tools
     number: int = 0  # of the step in progress; 0 before the first

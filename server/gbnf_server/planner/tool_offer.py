@@ -16,7 +16,7 @@ from math import inf
 from typing import Any
 
 from gbnf import Finding, SchemaError
-from gbnf.compiler.pool import left_out, left_out_finding
+from gbnf.compiler.pool import uncompilable_finding, uncompilable_findings
 from gbnf.dialects import call_schema
 from gbnf.errors import GbnfError, PoolError
 from gbnf.prompts.descriptions import declare_tool
@@ -46,10 +46,10 @@ from gbnf_server.planner.small_models.preference import LIKELY
 from gbnf_server.planner.small_models.progress import lists_more, next_tools, seems_done
 from gbnf_server.planner.small_models.requested_arguments import dates_to_tell
 from gbnf_server.planner.small_models.requested_tools import (
+    all_due_tools,
+    most_preferred_tools,
+    permitted_tools,
     takes_found,
-    tools_asked,
-    tools_meant,
-    tools_preferred,
 )
 
 FOUND_AT_ONCE = 4
@@ -157,15 +157,15 @@ def _choose(tools: tuple[Tool, ...], state: RunState, *, is_done: bool) -> _Choi
     waiting = missing_prerequisites((*tools, *ending), state.prerequisites)
     ready = tuple(tool for tool in tools if tool.name not in waiting)
     may_answer = bool(ending) and FINAL_ANSWER.name not in waiting
-    unwanted = {state.calls.left_out, *state.calls.unapproved}
+    unwanted = {state.calls.resting_tool, *state.calls.unapproved}
     wanted = tuple(tool for tool in ready if tool.name not in unwanted)
     if wanted or asks or may_answer:
         ready = wanted
-    state.calls.left_out = ""
+    state.calls.resting_tool = ""
     ready, answers = _next_choices(ready, state, answers=may_answer, is_done=is_done)
     if state.lead.preference and not state.steps:
-        near = with_prerequisites(tools_preferred(tools, state), tools)
-        ready = tuple(tool for tool in ready if tool in near) or tools_preferred(ready, state)
+        near = with_prerequisites(most_preferred_tools(tools, state), tools)
+        ready = tuple(tool for tool in ready if tool in near) or most_preferred_tools(ready, state)
     only_answers = guidance.follows_request and answers and not ready and bool(state.done_calls)
     state.lead.answers_next, state.lead.calls_next = False, frozenset()
     return _Choices(tools, waiting, ready, asks and not only_answers, answers, may_answer, only_answers)
@@ -207,7 +207,7 @@ def _constrain(choices: _Choices, state: RunState, *, is_done: bool) -> OfferedT
         waiting=choices.waiting,
         refers_to=refers_to,
         grammar=grammar,
-        left_out=resting,
+        resting=resting,
         excluded=tuple(
             canonical({"name": name, "arguments": arguments})
             for name, several in excluded.items()
@@ -228,16 +228,16 @@ def _to_declare(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     Of many, it calls the first. What will not be offered is not declared either.
     """
     pool = (
-        tools_preferred(pool, state, inf)
+        most_preferred_tools(pool, state, inf)
         if state.lead.preference
         else _best_first(pool, state.request, state.options)
     )
-    offerable = {*state.described, *tools_meant(pool, state)}
+    offerable = {*state.described, *permitted_tools(pool, state)}
     pool = tuple(tool for tool in pool if tool in offerable) or pool
     if not state.lead.preference:
         return pool
-    likely = {*tools_preferred(pool, state, LIKELY), *state.described}
-    likely |= {*tools_asked(pool, state)}
+    likely = {*most_preferred_tools(pool, state, LIKELY), *state.described}
+    likely |= {*all_due_tools(pool, state)}
     likely |= {tool for tool in pool if tool.offer.always or tool.offer.terminal}
     # it is read, or found, before it is changed
     if names_file(state.query) or has_content_of(state.query) or takes_found(pool, state):
@@ -252,14 +252,18 @@ def _next_choices(
     """Return those of the tools `ready` that a model may call next, and whether it may answer."""
     options, guidance = state.options, state.options.guidance
     if guidance.changes_only_what_is_asked and options.filter:
-        ready = tools_meant(ready, state)
+        ready = permitted_tools(ready, state)
     if not answers:
         return ready, False
     if guidance.begins_as_asked and not state.steps and (choices := first_choices(ready, state)):
         return choices
     # a part of a request asks for a tool, and a small model would answer as if it had been called
     is_begun = state.done_calls or state.blocked_in_a_row
-    if state.is_divided and not is_begun and not set(ready).isdisjoint(tools_asked(state.order.tools, state)):
+    if (
+        state.is_divided
+        and not is_begun
+        and not set(ready).isdisjoint(all_due_tools(state.order.tools, state))
+    ):
         return ready, False
     if guidance.follows_request:
         return next_tools(ready, state, is_done=is_done)
@@ -285,7 +289,9 @@ def _limited(
     elif state.lead.entries_for and not state.entries:  # what it finds elsewhere would be changed, too
         limited = tuple(with_named_folders(tool, state.query) for tool in limited)
     unaddressed = limited
-    uncompilable = partial(left_out, steps=tuple(sorted(state.entries)), max_depth=options.max_depth)
+    uncompilable = partial(
+        uncompilable_findings, steps=tuple(sorted(state.entries)), max_depth=options.max_depth
+    )
     if options.guidance.changes_only_what_is_asked:
         written = "\n".join(str(message["content"]) for message in state.history)
         limited = tuple(with_known_addresses(tool, written, state.request) for tool in limited)
@@ -437,14 +443,16 @@ def _constraint(
 
 
 def _compilable(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
-    """Return the tools without those that cannot be compiled; `state.left_out` says why."""
+    """Return the tools without those that cannot be compiled; `state.uncompilable_reasons` says why."""
     if not state.options.protocol.is_constrained:
         return tools
     is_schema = state.options.dialect == "json_schema"
     findings = (
-        _not_in_joint_schema(tools) if is_schema else left_out(tools, max_depth=state.options.max_depth)
+        _not_in_joint_schema(tools)
+        if is_schema
+        else uncompilable_findings(tools, max_depth=state.options.max_depth)
     )
-    state.left_out |= {str(finding) for finding in findings}
+    state.uncompilable_reasons |= {str(finding) for finding in findings}
     names = {finding.tool for finding in findings}
     if names and len(names) == len(tools):
         raise PoolError(f"no tool can be compiled: {'; '.join(map(str, findings))}")
@@ -458,7 +466,7 @@ def _not_in_joint_schema(tools: tuple[Tool, ...]) -> tuple[Finding, ...]:
         try:
             call_schema((tool,), steps=(1,))
         except SchemaError as error:
-            findings.append(left_out_finding(tool, error))
+            findings.append(uncompilable_finding(tool, error))
     return tuple(findings)
 
 
@@ -469,7 +477,7 @@ def _describe_tools(tools: tuple[Tool, ...], state: RunState) -> None:
         if best := _clearly_best(tools, state.query, state.options):
             _append(state, suggest_tool(best.name, language=state.options.language))
         today = state.started_at.date()
-        near = tools_preferred(tools, state) if state.lead.preference else ()
+        near = most_preferred_tools(tools, state) if state.lead.preference else ()
         if state.options.guidance.tells_dates and (dates := dates_to_tell(tools, state.query, today, near)):
             _append(state, "\n".join(f"{word}: {day}" for word, day in dates.items()))
         return

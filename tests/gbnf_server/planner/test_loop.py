@@ -31,7 +31,7 @@ from gbnf_server.planner.events import (
 from gbnf_server.planner.options import PlannerOptions
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.runs.fingerprints import digest, options_identity
-from gbnf_server.planner.small_models.requested_tools import tools_asked_for
+from gbnf_server.planner.small_models.requested_tools import due_tools
 from gbnf_server.planner.tool_offer import grammar_of_step
 from gbnf_server.system.errors import (
     BackendUnreachableError,
@@ -477,7 +477,7 @@ def test_variants_of_a_provider_of_the_options_are_offered_as_those_of_the_packa
     [started] = driven.of(StepStarted)
     assert set(started.tools) - {"final_answer"} == offered
     state = RunState(query, "turn-1", datetime.now(UTC), resolved(providers=providers))
-    assert {tool.name for tool in tools_asked_for(pool, state)} == offered
+    assert {tool.name for tool in due_tools(pool, state)} == offered
 
 
 def test_other_providers_are_another_run() -> None:

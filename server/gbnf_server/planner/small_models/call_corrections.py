@@ -28,7 +28,7 @@ from gbnf.requests.texts import (
 )
 from gbnf.tools import FINAL_ANSWER, Tool
 from gbnf_server.planner.run_state import OfferedTools, RunState
-from gbnf_server.planner.small_models.requested_tools import tools_asked_for, writes_files
+from gbnf_server.planner.small_models.requested_tools import due_tools, writes_files
 from gbnf_server.planner.step_references import fill_references
 
 
@@ -89,7 +89,7 @@ def _completed(
             arguments = with_named_file(arguments, state.query, ())
     elif file_tools([called], "folder") and not file_tools([called]):  # it only makes folders
         # the file is still to be written
-        writes = any(map(writes_files, tools_asked_for(state.described, state)))
+        writes = any(map(writes_files, due_tools(state.described, state)))
         arguments = with_folders(arguments, "" if writes else state.request)
     elif writes_files(called):
         made = {str(entry) for entries in state.entries.values() for entry in entries}

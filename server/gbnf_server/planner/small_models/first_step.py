@@ -11,7 +11,7 @@ from gbnf.requests.texts import appends, sources
 from gbnf.requests.values import names_kind_of_file
 from gbnf.tools import Tool
 from gbnf_server.planner.run_state import RunState
-from gbnf_server.planner.small_models.requested_tools import answers_alone, takes_found, tools_asked_for
+from gbnf_server.planner.small_models.requested_tools import answers_alone, due_tools, takes_found
 
 Choices: TypeAlias = tuple[tuple[Tool, ...], bool]
 """Tools that may be called, and whether the model may answer instead."""
@@ -25,12 +25,10 @@ def first_choices(ready: tuple[Tool, ...], state: RunState) -> Choices | None:
 
 def _reads_what_it_copies(ready: tuple[Tool, ...], state: RunState) -> Choices | None:
     """Offer to read what is sent or copied: it would make it up, or lose what is in the file."""
-    readers, reads = file_readers(ready), tools_asked_for(ready, state, "read")
+    readers, reads = file_readers(ready), due_tools(ready, state, "read")
     appended = appends(state.query)
     is_copied = not set(readers).isdisjoint(reads) and bool(sources(state.query))
-    if not (
-        is_copied or (readers and appended) or (has_content_of(state.query) and tools_asked_for(ready, state))
-    ):
+    if not (is_copied or (readers and appended) or (has_content_of(state.query) and due_tools(ready, state))):
         return None
     # a file that is added to is named, and need not be found
     reads = best_first(readers, "read a file")[:1] if appended else tuple(dict.fromkeys((*reads, *readers)))
@@ -56,7 +54,7 @@ def _finds_before_it_reads(ready: tuple[Tool, ...], state: RunState) -> Choices 
     """Offer no reader of files that are named by their kind; it would guess their names."""
     query, readers = state.query, file_readers(ready)
     is_kind = len(readers) > 1 and names_kind_of_file(query) and not _BARE_FILE.search(query)
-    if not is_kind or tools_asked_for(ready, state):
+    if not is_kind or due_tools(ready, state):
         return None
     reader, finder = (best_first(readers, use)[0] for use in ("read a file", "find files by pattern"))
     if reader is finder:
@@ -72,7 +70,7 @@ def _reads_a_named_file(ready: tuple[Tool, ...], state: RunState) -> Choices | N
         return None
     ready = tuple(tool for tool in ready if tool in readers or tool.run.effect == "write")
     if state.lead.preference:  # of what changes something, what is for files, or asked for
-        for_files = {*file_tools(ready), *tools_asked_for(ready, state)}
+        for_files = {*file_tools(ready), *due_tools(ready, state)}
         ready = tuple(tool for tool in ready if tool in for_files)
     return ready, False
 

@@ -22,12 +22,12 @@ from gbnf.tools import Tool
 from gbnf_server.planner.run_state import RunState
 from gbnf_server.planner.small_models.preference import LIKELY
 from gbnf_server.planner.small_models.requested_tools import (
+    best_fitting_tools,
+    due_tools,
     fit_scores,
+    most_preferred_tools,
     only_asks,
-    tools_asked_for,
-    tools_fitting,
-    tools_meant,
-    tools_preferred,
+    permitted_tools,
 )
 
 _NEARLY = 0.9
@@ -74,7 +74,7 @@ def has_all_parts(state: RunState) -> bool:
     that asks for a change.
     """
     done = state.done_calls
-    if not state.changing and tools_asked_for(state.order.tools, state):
+    if not state.changing and due_tools(state.order.tools, state):
         return False
     parts = 0
     for index, call in enumerate(done):
@@ -142,10 +142,10 @@ def next_tools(
             return reads, False
     if due := tuple(tool for tool in ready if tool.name in state.lead.calls_next):
         return due, False
-    unused_tools = tools_unused(state)
+    unused_tools = tools_for_what_is_left(state)
     others = tuple(tool for tool in ready if tool in unused_tools)
     goes_on = state.options.guidance.goes_on
-    due = _tools_due(others, state) if goes_on else ()
+    due = _tools_due_before_answer(others, state) if goes_on else ()
     if goes_on and ready and needs_another_call(ready, state):
         called = () if any(tool.run.effect == "write" for tool in others) else state.succeeded
         tools = tuple(tool for tool in ready if tool in others or tool.name in called)
@@ -155,9 +155,9 @@ def next_tools(
     return (others if state.lead.answers_next else ready), True
 
 
-def tools_unused(state: RunState) -> tuple[Tool, ...]:
+def tools_for_what_is_left(state: RunState) -> tuple[Tool, ...]:
     """Return the tools that have something of the request for which there is no call yet."""
-    return () if has_all_parts(state) else tools_uncovered(state) or ()
+    return () if has_all_parts(state) else tools_fitting_uncovered_words(state) or ()
 
 
 def _tools_still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -169,7 +169,7 @@ def _tools_still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool,
     """
     called = state.succeeded
     if called:
-        needed = tools_uncovered(state) or ()
+        needed = tools_fitting_uncovered_words(state) or ()
         values = uncovered_values(state.request, state.done_calls)
         is_named = any(not value[:1].isdigit() for value in values)
         goes_on = may_go_on(tools, state)
@@ -184,9 +184,9 @@ def _tools_still_needed(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool,
         return tools
     concerned = {*state.calls.failures, *(state.lead.takes_entries if state.entries else ())}
     uncalled = tuple(tool for tool in state.order.tools if tool.name not in called)
-    likely = tools_fitting(uncalled, state)
+    likely = best_fitting_tools(uncalled, state)
     if state.lead.preference:
-        likely += tools_preferred(uncalled, state, LIKELY)
+        likely += most_preferred_tools(uncalled, state, LIKELY)
     return tuple(tool for tool in tools if tool.name in concerned or tool in likely) if likely else tools
 
 
@@ -206,10 +206,10 @@ def seems_done(state: RunState) -> bool:
         return False
     if guidance.follows_request and has_all_parts(state):
         last = _last_tool(pool, state)
-        is_best = last is not None and _is_best(last, tools_meant(pool, state), state)
+        is_best = last is not None and _is_best(last, permitted_tools(pool, state), state)
         if len(done) > 1 or is_best or (last is not None and last.run.effect == "write"):
             return True
-    return tools_uncovered(state) == ()
+    return tools_fitting_uncovered_words(state) == ()
 
 
 def _readers_of_found_file(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
@@ -233,27 +233,27 @@ def _readers_of_found_file(tools: tuple[Tool, ...], state: RunState) -> tuple[To
 def _is_best(tool: Tool, tools: tuple[Tool, ...], state: RunState) -> bool:
     """Return whether a tool fits a request as well as the best, or nearly so."""
     if state.lead.preference:
-        return tool in tools_preferred(tools, state)
+        return tool in most_preferred_tools(tools, state)
     scores = fit_scores(tools, state)
     return scores.get(tool, 0.0) >= _NEARLY * max(scores.values(), default=0.0) > 0
 
 
-def tools_uncovered(state: RunState) -> tuple[Tool, ...] | None:
+def tools_fitting_uncovered_words(state: RunState) -> tuple[Tool, ...] | None:
     """Return the tools that fit by words of the request that no done call has; None if that is unknown."""
     pool, request, called = state.order.tools, state.request, state.succeeded
     covered = {word for tool in pool if tool.name in called for word in common_words(request, tool)}
-    uncalled = tools_fitting(tuple(tool for tool in pool if tool.name not in called), state)
+    uncalled = best_fitting_tools(tuple(tool for tool in pool if tool.name not in called), state)
     if not covered:
-        return tools_asked_for(pool, state) or None
+        return due_tools(pool, state) or None
     reading = [
         tool
         for tool in uncalled
         if tool.run.effect == "read" and not covered.issuperset(common_words(request, tool))
     ]
-    return (*reading, *tools_asked_for(pool, state))
+    return (*reading, *due_tools(pool, state))
 
 
-def _tools_due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def _tools_due_before_answer(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return those of `others`, the unused tools, one of which a request asks to be called before the answer.
 
     - If it asks for a change, and has values that no call has: that change, or the tools that read that it
@@ -265,8 +265,8 @@ def _tools_due(others: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     "which pull requests can I merge?"
     """
     pool = state.order.tools
-    done, reads = state.done_calls, tools_asked_for(pool, state, "read")
-    asked = () if only_asks(state.query) else tools_asked_for(pool, state, marked=False)
+    done, reads = state.done_calls, due_tools(pool, state, "read")
+    asked = () if only_asks(state.query) else due_tools(pool, state, marked=False)
     changes = tuple(tool for tool in asked if tool.affinity)
     steps = list(dropwhile(lambda step: step.result is None, state.steps))
     is_stuck = not done or sum(step.result is None for step in steps) > 1 or steps[-1].fault is not None

@@ -1,4 +1,14 @@
-"""Which tools a request means, by its words and by what the model prefers. Pure."""
+"""Which tools a request means, by its words and by what the model prefers. Pure.
+
+    permitted_tools       may be called: what changes something needs a word of the request
+    due_tools             of one effect, asked for by words that no call has
+    all_due_tools         the same, of both effects
+    best_fitting_tools    fit the request nearly as well as the best
+    most_preferred_tools  the model prefers them as much as the best, or nearly so
+
+In `progress`: `tools_for_what_is_left`, which have a word or value of the request that no call has, and
+`tools_fitting_uncovered_words`, which fit best by those words alone.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +39,7 @@ _LESS_SAID = 2.0
 """What others are less preferred by, beside what they fit less: some of them are declared for later steps."""
 
 
-def tools_meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def permitted_tools(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that a small model may call for a request: what changes something needs a word of it.
 
     It writes over the file that it is asked to read. A question changes nothing. A request for one thing that
@@ -50,11 +60,11 @@ def tools_meant(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     words = _asking_words(tools, request, tuple(state.options.providers.items()))
     asked = {tool for tool, asking in words.items() if asking or _is_marked(tool, request)}
     if state.lead.preference:
-        near = {*tools_preferred(tools, state), *asked}
-        possible = tuple(tool for tool in possible if tool in near or not _may_be_left_out(tool))
-    if asks_for_several(request) or not any(map(_may_be_left_out, asked.intersection(possible))):
+        near = {*most_preferred_tools(tools, state), *asked}
+        possible = tuple(tool for tool in possible if tool in near or not _changes_on_request(tool))
+    if asks_for_several(request) or not any(map(_changes_on_request, asked.intersection(possible))):
         return possible
-    return tuple(tool for tool in possible if tool in asked or not _may_be_left_out(tool))
+    return tuple(tool for tool in possible if tool in asked or not _changes_on_request(tool))
 
 
 _POINT_IN_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?:/.*)?)?")
@@ -88,14 +98,14 @@ def writes_files(tool: Tool) -> bool:
     return tool.run.effect == "write" and not tool.offer.markers and bool(file_tools([tool]))
 
 
-def _may_be_left_out(tool: Tool) -> bool:
+def _changes_on_request(tool: Tool) -> bool:
     """Return whether a tool says that it changes something, and how it is asked for."""
     is_needed = tool.offer.always or tool.offer.terminal
     return tool.run.effect == "write" and bool(tool.affinity) and not is_needed
 
 
 def _may_be_meant(tool: Tool, state: RunState, *, is_chosen: bool = False) -> bool:
-    if not _may_be_left_out(tool):
+    if not _changes_on_request(tool):
         return True
     is_asked = wording.QUESTION.match(state.query) or wording.ASKS_WHETHER.match(
         state.query[:LONGEST_REQUEST]
@@ -136,12 +146,12 @@ def takes_found(tools: tuple[Tool, ...], state: RunState) -> Tool | None:
     """
     if not names_kind_of_file(state.query):
         return None
-    asked = tools_asked_for(tools, state) or tools_preferred(tools, state)[: bool(state.lead.preference)]
+    asked = due_tools(tools, state) or most_preferred_tools(tools, state)[: bool(state.lead.preference)]
     changing = (tool for tool in file_tools(asked) if tool.run.effect == "write")
     return next((tool for tool in changing if tool.name in state.lead.takes_entries), None)
 
 
-def tools_asked_for(
+def due_tools(
     pool: tuple[Tool, ...],
     state: RunState,
     effect: Literal["read", "write"] = "write",
@@ -167,12 +177,12 @@ def tools_asked_for(
     )
 
 
-def tools_asked(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def all_due_tools(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that a request still asks for, whether they change something or not."""
-    return (*tools_asked_for(pool, state), *tools_asked_for(pool, state, "read"))
+    return (*due_tools(pool, state), *due_tools(pool, state, "read"))
 
 
-def tools_fitting(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
+def best_fitting_tools(pool: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
     """Return the tools that fit the request nearly as well as the best."""
     scores = fit_scores(pool, state)
     least = SMALL_MODEL_MARGIN * max(scores.values(), default=0.0)
@@ -242,7 +252,7 @@ def answers_alone(tools: tuple[Tool, ...], state: RunState) -> tuple[Tool, ...]:
 _IN_PLACE = re.compile(r"\s(?:in|a|ad)(?:[ -][A-Z][^\W\d_]+)+(?=\W*\Z)")
 
 
-def tools_preferred(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
+def most_preferred_tools(tools: tuple[Tool, ...], state: RunState, within: float = NEAR) -> tuple[Tool, ...]:
     """Return the tools that a model prefers as much as the best of them, or nearly so, the best first."""
     least = min(state.lead.preference.values(), default=0.0)
     return near_best({tool: state.lead.preference.get(tool.name, least) for tool in tools}, within)

@@ -7,7 +7,7 @@ import pytest
 from gbnf.tools import Tool
 from gbnf_server.planner.events import StepStarted
 from gbnf_server.planner.run_state import OrderedTools, RunState
-from gbnf_server.planner.small_models.requested_tools import tools_meant
+from gbnf_server.planner.small_models.requested_tools import permitted_tools
 from support.by_hand import completion, drive_by_hand, resolved
 from support.pools import BUNDLED
 from support.small_models import ASKED_FIRST, SMALL, chosen, drive, odds, written
@@ -55,7 +55,7 @@ def test_times_that_were_found_are_no_names_of_files(
     assert not (FILE_TOOLS.intersection(second) and not has_files)
     state = RunState(request_, "", driven.run.started_at, resolved(**SMALL), OrderedTools(BUNDLED))
     state.entries[1] = tuple(entries)
-    assert bool(FILE_TOOLS.intersection(tool.name for tool in tools_meant(BUNDLED, state))) == has_files
+    assert bool(FILE_TOOLS.intersection(tool.name for tool in permitted_tools(BUNDLED, state))) == has_files
 
 
 @pytest.mark.parametrize(
