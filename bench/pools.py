@@ -35,10 +35,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from compile import unlink
 from corpus import vocabulary_path
 from gbnf import Grammar, compile_pool, filter_pool, load_tools
 from gbnf.calls.validation import validate_call
-from gbnf.compiler import pool as pools
 from gbnf.prompts.messages import PROMPT_STYLES, Message, call_text, system_prompt
 from gbnf.schema_caches import caches_in_use
 from gbnf.tools import Tool
@@ -167,10 +167,6 @@ def measure(
     """Return the costs of a pool."""
     grammar = compile_pool(tools)
     reversed_tools = list(reversed(tools))
-
-    def unlink() -> None:
-        caches_in_use().results.pop(pools._link_pool, None)  # noqa: SLF001  # only a benchmark clears it
-
     native = NativeGrammar.parse(model, str(grammar))
     cold, warm = _first(backend, requests[:1], lambda _: tools)  # minutes, for 60,000 tokens
     ranked = _first(backend, requests[:3], lambda request: filter_pool(tools, request, limit=_OFFERED).kept)

@@ -30,7 +30,12 @@ from gbnf_bench.expectations import is_satisfiable, step_number
 from gbnf_bench.snapshots import OUTBOX
 from gbnf_server.executors.calendar_file import FILE as CALENDAR
 from gbnf_server.planner.runs.fingerprints import digest
-from gbnf_server.system.folders import manifests_path, suites_path
+from gbnf_server.system.folders import bundled_folder, manifests_path
+
+
+def suites_path() -> Path:
+    """Return the folder of the bundled suites. Raises SetupError if it is missing."""
+    return bundled_folder("suites", "bench/suites", "*.toml")
 
 
 def bundled_suites() -> tuple[str, ...]:

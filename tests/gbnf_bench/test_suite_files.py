@@ -16,8 +16,7 @@ from gbnf_bench.cases import COMPLEXITIES, read_case
 from gbnf_bench.dsl import call, case, contains, load_python, load_suites, suite
 from gbnf_bench.errors import InvalidSuiteError
 from gbnf_bench.metrics import METRICS
-from gbnf_bench.suite_files import bundled_suites, load_suite, read_suite
-from gbnf_server.system.folders import suites_path
+from gbnf_bench.suite_files import bundled_suites, load_suite, read_suite, suites_path
 
 
 def _read(**arguments: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ server tells of the answer.
 from __future__ import annotations
 
 import json
+import reprlib
 from abc import ABC, abstractmethod
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -30,13 +31,12 @@ from gbnf.protocols.protocol import AnswerFormat
 from gbnf.protocols.readers import CALL_MARK
 from gbnf.tool_formats import TextDelta
 from gbnf_server.backends.answer import RequestBackend
-from gbnf_server.backends.base import Backend, BackendEvent, Completion, Request, Usage
+from gbnf_server.backends.base import BackendEvent, Completion, Request, Usage
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy
 from gbnf_server.backends.reasoning import ReasoningSplitter, ReasoningTags
 from gbnf_server.backends.wire import (
     ENDED_EARLY,
     SurrogateJoiner,
-    abbreviate,
     join_surrogates,
     message_text,
     parse_json,
@@ -102,13 +102,6 @@ class HttpBackend(RequestBackend):
             raise AnswerTimeoutError(self._http.explain(httpx.ReadTimeout(""), request.timeout_s)) from None
         return value, replace(request, timeout_s=max(until - monotonic(), 0.0))
 
-    def _schema(self: Backend, grammar: AnswerFormat) -> Mapping[str, Any]:
-        """Return the JSON Schema. Raises GrammarRefusedError if it is a grammar instead."""
-        if not isinstance(grammar, Mapping):
-            hint = "Use gbnf.dialects.call_schema."
-            raise GrammarRefusedError(f"{self.name} takes a JSON Schema, not GBNF. {hint}")
-        return grammar
-
     @abstractmethod
     def _events(self, request: Request, session: HttpSession) -> AsyncGenerator[BackendEvent, None]: ...
 
@@ -120,6 +113,13 @@ class HttpBackend(RequestBackend):
         async with self._http.session() as session, aclosing(self._events(request, session)) as events:
             async for event in events:
                 yield event
+
+
+def schema_of(server: str, grammar: AnswerFormat) -> Mapping[str, Any]:
+    """Return the JSON Schema for a server. Raises GrammarRefusedError if it is a grammar instead."""
+    if not isinstance(grammar, Mapping):
+        raise GrammarRefusedError(f"{server} takes a JSON Schema, not GBNF. Use gbnf.dialects.call_schema.")
+    return grammar
 
 
 async def stream_answer(
@@ -268,7 +268,7 @@ class EventStream(ABC):
             text = message_text(piece)
             if text is None:
                 if piece is not None and key == "content":
-                    raise BackendError(f"the server sent {abbreviate(piece)} instead of text")
+                    raise BackendError(f"the server sent {reprlib.repr(piece)} instead of text")
                 continue
             self._count(text)
             if not (text := joiner.feed(text)):

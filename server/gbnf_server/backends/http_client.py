@@ -38,6 +38,7 @@ import httpx
 from gbnf.prompts.messages import Image
 from gbnf_server.backends.wire import LineDecoder
 from gbnf_server.llama.api_keys import find as find_api_key
+from gbnf_server.llama.api_keys import fits_header
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import AnswerTimeoutError, BackendError, BackendUnreachableError
 
@@ -85,7 +86,7 @@ class HttpClient:
         closes_streams: bool = False,
     ) -> None:
         """Raise BackendUnreachableError if the URL is invalid, BackendError if the key cannot be sent."""
-        if api_key and not (api_key.isascii() and api_key.isprintable()):
+        if api_key and not fits_header(api_key):
             raise BackendError(
                 f"the API key for {server_name} cannot be sent: a header takes printable ASCII only"
             )

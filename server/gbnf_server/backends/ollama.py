@@ -30,7 +30,7 @@ from gbnf.prompts.control_tokens import escape_control_tokens
 from gbnf.prompts.messages import PromptStyle
 from gbnf.strict_json import map_texts
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Timings, Usage
-from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, stream_answer
+from gbnf_server.backends.http_backend import EventStream, HttpBackend, OllamaStream, schema_of, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import ollama_message
 from gbnf_server.backends.model_traits import model_traits
@@ -123,7 +123,7 @@ class Ollama(HttpBackend):
             },
         }
         if request.grammar is not None:
-            body["format"] = self._schema(request.grammar)
+            body["format"] = schema_of(self.name, request.grammar)
             body["think"] = request.reasoning
         elif request.reasoning:
             body["think"] = True

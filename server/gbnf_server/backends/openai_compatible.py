@@ -16,6 +16,7 @@ Output".
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -37,7 +38,7 @@ from gbnf.strict_json import map_texts
 from gbnf.tool_formats import detect
 from gbnf_server.backends import wire
 from gbnf_server.backends.base import BackendEvent, Completion, Dialect, ModelInfo, Request, Usage
-from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, stream_answer
+from gbnf_server.backends.http_backend import ChatStream, EventStream, HttpBackend, schema_of, stream_answer
 from gbnf_server.backends.http_client import HttpClient, HttpSession, RetryPolicy, run_beside
 from gbnf_server.backends.image_messages import openai_message, refuse_images
 from gbnf_server.backends.model_traits import model_traits
@@ -213,7 +214,7 @@ class OpenAICompatible(HttpBackend):
     async def _fetch_model(self, session: HttpSession) -> None:
         listed = wire.read_object(await session.request("GET", "/v1/models")).get("data")
         if not isinstance(listed, list | None):
-            raise BackendError(f"{self.url} returned {wire.abbreviate(listed)} instead of a list of models")
+            raise BackendError(f"{self.url} returned {reprlib.repr(listed)} instead of a list of models")
         cards = [card for card in listed or () if isinstance(card, dict)]
         card = next((card for card in cards if self._info.name in ("", card.get("id"))), None)
         if card is None or not isinstance(card.get("id"), str):
@@ -281,7 +282,7 @@ class OpenAICompatible(HttpBackend):
             case "sglang":
                 return {"ebnf": xgrammar_text(guard_grammar(grammar))}
             case "lm_studio":
-                schema = {"name": "call", "strict": True, "schema": self._schema(grammar)}
+                schema = {"name": "call", "strict": True, "schema": schema_of(self.name, grammar)}
                 return {"response_format": {"type": "json_schema", "json_schema": schema}}
             case "plain":
                 raise GrammarRefusedError(f"{self.name} takes no grammar: use the call format text")

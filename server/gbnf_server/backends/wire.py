@@ -8,7 +8,6 @@ BackendError and the ValueError of `parse_json` are raised.
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias
 
@@ -205,11 +204,6 @@ def message_text(content: Any) -> str | None:
             return None
         texts.append(text)
     return "".join(texts)
-
-
-def abbreviate(value: Any) -> str:
-    """Return the value as text for an error message, shortened."""
-    return reprlib.repr(value)
 
 
 def parse_logprobs(entries: Any, count: int | None) -> tuple[TokenLogprob, ...]:

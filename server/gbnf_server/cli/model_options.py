@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import typer
 
+from gbnf_server.llama.api_keys import fits_header
 from gbnf_server.system.model_files import SMOLLM2, check_gguf, download_model, model_files
 
 if TYPE_CHECKING:
@@ -257,7 +258,7 @@ class ModelSource(ModelOptions):
 
     def check(self) -> None:
         """Raise BadParameter if the options conflict, or the key can't be sent; ModelLoadError for a file."""
-        if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
+        if self.api_key and not fits_header(self.api_key):
             raise typer.BadParameter("--api-key must be printable ASCII: it is sent in a header")
         if self.context_size is not None and self.backend_name == "llama-server":
             raise typer.BadParameter(

@@ -21,6 +21,7 @@ from gbnf_server.cli.model_options import (
 )
 from gbnf_server.cli.output import say, write
 from gbnf_server.cli.tool_options import ToolSources
+from gbnf_server.llama.api_keys import fits_header
 from gbnf_server.system.addresses import is_loopback
 from gbnf_server.system.errors import BackendError, BackendUnreachableError, ServerResponseError
 
@@ -72,7 +73,7 @@ class ClientOptions:
                 ) from None
         keys = [key.strip() for key in keys if key.strip()]
         problem, option = "", "--api-key"
-        if any(not (key.isascii() and key.isprintable()) for key in keys):
+        if not all(map(fits_header, keys)):
             problem = "a key must be printable ASCII: it is sent in a header"
         elif not keys and (self.api_key or file is not None):
             problem, option = "there is no key in it", "--api-key-file" if file else option

@@ -17,6 +17,11 @@ from gbnf_server.system.folders import cache_folder
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
+def fits_header(key: str) -> bool:
+    """Return whether a key can be sent: a header takes printable ASCII only."""
+    return key.isascii() and key.isprintable()
+
+
 def save(url: str, key: str) -> None:
     """Write the key of the server at this address. Raises OSError."""
     file = key_file(url)

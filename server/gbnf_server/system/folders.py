@@ -43,7 +43,7 @@ def _user_folder(variable: str, default: str, on_macos: str) -> Path:
 
 def manifests_path() -> Path:
     """Return the folder of the bundled manifests. Raises SetupError if it is missing."""
-    return _folder("manifests", "manifests", "*/manifest.toml")
+    return bundled_folder("manifests", "manifests", "*/manifest.toml")
 
 
 def describe_frame_manifest() -> Path:
@@ -51,12 +51,11 @@ def describe_frame_manifest() -> Path:
     return manifests_path() / "describe_frame" / "on_request.toml"
 
 
-def suites_path() -> Path:
-    """Return the folder of the bundled suites. Raises SetupError if it is missing."""
-    return _folder("suites", "bench/suites", "*.toml")
+def bundled_folder(name: str, in_checkout: str, file: str) -> Path:
+    """Return a folder of the installation or of a checkout. `file`: a pattern of what is in it.
 
-
-def _folder(name: str, in_checkout: str, file: str) -> Path:
+    Raises SetupError if it is missing.
+    """
     candidates = (_PACKAGE / name, _PACKAGE.parent.parent / in_checkout)
     for folder in candidates:
         if any(folder.glob(file)):
