@@ -74,39 +74,44 @@ MAX_LOGPROBS = 20
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of a model. Raises ValueError for a value out of range.
-
-    `tools`: tools in OpenAI's form, declared through the chat template. `tool_choice`: the server's own API
-    has the tools and their calls instead; in the text, these are as `server_calls_text` writes them
-    (`gbnf.protocols.call_protocols`). `temperature`: 0 is greedy, and ignores `seed`. `truncation`: of the
-    distribution; the default is that of the backend. `stop`: strings that end the answer, and are no part of
-    it. `reasoning`: ask the template for reasoning; a grammar then covers it. `logprobs`: return the
-    log-probabilities of the answer's tokens, and of this many alternatives to each. `trace`: return what
-    happened at each token, at the cost of a mask over the vocabulary for each. `probabilities`: return those
-    of the values in a JSON answer. `evidence`: what gets a bonus in a JSON call
-    (`gbnf_server.llama.evidence_bias`). `timeout_s`: seconds after which the backend ends the generation with
-    an error; None for its own limit. `cache_salt`: the prompt shares a cache with those of the same salt
-    only; of a server that cannot separate them, `cached_tokens` is 0. `template_variables`: of the chat
-    template, see `ModelTraits`.
-    """
+    """One call of a model. Raises ValueError for a value out of range."""
 
     messages: Sequence[Message]
     grammar: AnswerFormat | None = None
     tools: Sequence[Mapping[str, Any]] = ()
+    """Tools in OpenAI's form, declared through the chat template."""
     tool_choice: ToolChoice | None = None
+    """The server's own API has the tools and their calls instead.
+
+    In the text, these are as `server_calls_text` writes them (`gbnf.protocols.call_protocols`).
+    """
     max_tokens: int = 512
     temperature: float = 0.0
+    """0 is greedy, and ignores `seed`."""
     seed: int = 0
     truncation: Truncation = field(default_factory=Truncation)
+    """Of the distribution; the default is that of the backend."""
     stop: Sequence[str] = ()
+    """Strings that end the answer, and are no part of it."""
     reasoning: bool = False
+    """Ask the template for reasoning; a grammar then covers it."""
     logprobs: int | None = None
+    """Return the log-probabilities of the answer's tokens, and of this many alternatives to each."""
     trace: bool = False
+    """Return what happened at each token, at the cost of a mask over the vocabulary for each."""
     probabilities: bool = False
+    """Return those of the values in a JSON answer."""
     evidence: Evidence | None = None
+    """What gets a bonus in a JSON call (`gbnf_server.llama.evidence_bias`)."""
     timeout_s: float | None = None
+    """Seconds after which the backend ends the generation with an error; None for its own limit."""
     cache_salt: str = ""
+    """The prompt shares a cache with those of the same salt only.
+
+    Of a server that cannot separate them, `cached_tokens` is 0.
+    """
     template_variables: Mapping[str, TemplateValue] = field(default_factory=dict)
+    """Of the chat template, see `ModelTraits`."""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -165,37 +170,41 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a model.
-
-    `finish_reason`: "length" for a truncated text, whose calls must not be executed. `grammar_violation`:
-    None if the text fits the grammar (a truncated text: is a prefix of its language), or without a grammar.
-    `unmatched`: why a text that the backend does not constrain itself was not matched to its end, else "".
-    `reasoning`: the model's reasoning before the text, if the backend can separate the two. `reclaimed`: the
-    server returned the text as reasoning, but it fits the grammar. `context_length`: that of the backend, as
-    far as it is known. `stop_string`: that of the request which ended the text; with a grammar, the text then
-    is a prefix only. `logprobs`: one per token, if the request asked for them. `shortened_at`: the index in
-    the text from which on the token limit determined it, so that it could end: complete and valid, but
-    another value than the model's own may be. `repeated`: the text that the model repeated there without an
-    end, if that shortened or truncated it before the limit did, else "". `trace`: an entry for each token,
-    and one for the end of the generation, if it was asked for. `probabilities`: those of the values in the
-    text, if they were asked for (`gbnf_server.backends.value_probabilities`).
-    """
+    """One answer of a model."""
 
     text: str
     finish_reason: Literal["stop", "length"]
+    """"length" for a truncated text, whose calls must not be executed."""
     usage: Usage = Usage()
     timings: Timings = Timings()
     grammar_violation: str | None = None
+    """None if the text fits the grammar (a truncated text: is a prefix of it), or without a grammar."""
     unmatched: str = ""
+    """Why a text that the backend does not constrain itself was not matched to its end, else ""."""
     reasoning: str = ""
+    """The model's reasoning before the text, if the backend can separate the two."""
     reclaimed: bool = False
+    """The server returned the text as reasoning, but it fits the grammar."""
     context_length: int | None = None
+    """That of the backend, as far as it is known."""
     stop_string: str | None = None
+    """That of the request which ended the text; with a grammar, the text then is a prefix only."""
     shortened_at: int | None = None
+    """The index in the text from which on the token limit determined it, so that it could end.
+
+    It is complete and valid, but another value than the model's own may be.
+    """
     repeated: str = ""
+    """The text that the model repeated there without an end, else "".
+
+    That shortened or truncated the answer before the limit did.
+    """
     logprobs: tuple[TokenLogprob, ...] = ()
+    """One per token, if the request asked for them."""
     trace: tuple[TracedToken, ...] = ()
+    """An entry for each token, and one for the end of the generation, if it was asked for."""
     probabilities: tuple[ValueProbability, ...] = ()
+    """Those of the values in the text, if asked for (`gbnf_server.backends.value_probabilities`)."""
 
 
 BackendEvent: TypeAlias = TextDelta | ReasoningDelta | Completion

@@ -28,39 +28,38 @@ def is_not_enforced(finding: Finding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """What constrained an answer, and what did not.
-
-    `grammar_hash`: "sha256:…" of the grammar's GBNF text, None for an unconstrained answer. `exact`: each
-    text of the grammar satisfies the schemas. `findings`: what the grammar does not enforce, and what was
-    removed from schemas. `format`: how calls are written, "native" or "json", None without tools.
-    `call_odds`: the log-odds that a small model means to call a tool, if it was asked. `from_results`: a
-    small model was asked for its answer from the results of its calls alone, since the request was done.
-
-    `ignored`: the paths of what in the request has no effect.
-
-    After decoding: `invalid`, what is wrong with arguments, as far as the grammar does not enforce it;
-    `verified`, whether the text was matched against the grammar again, and nothing is invalid;
-    `forced_tokens`, those that the grammar determined, and `sampled_tokens`, the others; `retries`, how often
-    the backend was asked again; `shortened_at`, the index in the answer from which on the token limit
-    determined it, so that it could end, or `repeated`, what the model repeated there without an end;
-    `failed_before`, the tools of calls that have failed in the conversation with the same arguments.
-    """
+    """What constrained an answer, and what did not."""
 
     grammar_hash: str | None = None
+    """"sha256:…" of the grammar's GBNF text, None for an unconstrained answer."""
     exact: bool = True
+    """Each text of the grammar satisfies the schemas."""
     findings: tuple[Finding, ...] = ()
+    """What the grammar does not enforce, and what was removed from schemas."""
     format: str | None = None
+    """How calls are written, "native" or "json", None without tools."""
     call_odds: float | None = None
+    """The log-odds that a small model means to call a tool, if it was asked."""
     from_results: bool = False
+    """A small model was asked for its answer from its calls' results alone, since the request was done."""
     verified: bool = False
+    """After decoding: the text was matched against the grammar again, and nothing is invalid."""
     invalid: tuple[str, ...] = ()
+    """After decoding: what is wrong with arguments, as far as the grammar does not enforce it."""
     forced_tokens: int = 0
+    """Those that the grammar determined."""
     sampled_tokens: int = 0
+    """The others."""
     retries: int = 0
+    """How often the backend was asked again."""
     shortened_at: int | None = None
+    """The index in the answer from which on the token limit determined it, so that it could end."""
     repeated: str = ""
+    """What the model repeated there without an end."""
     failed_before: tuple[str, ...] = ()
+    """The tools of calls that have failed in the conversation with the same arguments."""
     ignored: tuple[str, ...] = ()
+    """The paths of what in the request has no effect."""
 
     def header(self) -> str:
         """Return what is known before the answer, as a structured field of HTTP (RFC 9651, a dictionary)."""

@@ -38,28 +38,29 @@ class OrderedTools:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """The tools offered in a step, and their grammar.
-
-    `in_system_message`: the tools that the system message describes: those that the filter kept when the run
-    began, and the built-in ones; `described`: those and the tools that later messages describe; `callable`:
-    of those, what may be called now; `waiting`: those that may not, by name, because other tools, these, have
-    to succeed first; `resting`: those that failed too often, or of which every call would be a repetition;
-    `refers_to`: the earlier steps that have entries; `excluded`: the calls that the grammar excludes, as
-    JSON; `evidence`: what the request says of the call, if that is to be used; `only_answers`: nothing of the
-    request seems left; `seconds`: what choosing and compiling them took.
-    """
+    """The tools offered in a step, and their grammar."""
 
     in_system_message: tuple[Tool, ...]
+    """Those that the filter kept when the run began, and the built-in ones: it describes them."""
     described: tuple[Tool, ...]
+    """Those and the tools that later messages describe."""
     callable: tuple[Tool, ...]
+    """Of those, what may be called now."""
     waiting: Mapping[str, tuple[str, ...]]
+    """Those that may not, by name, because other tools, these, have to succeed first."""
     refers_to: tuple[int, ...]
+    """The earlier steps that have entries."""
     grammar: AnswerFormat | None
     resting: frozenset[str] = frozenset()
+    """Those that failed too often, or of which every call would be a repetition."""
     excluded: tuple[str, ...] = ()
+    """The calls that the grammar excludes, as JSON."""
     evidence: Evidence | None = None
+    """What the request says of the call, if that is to be used."""
     only_answers: bool = False
+    """Nothing of the request seems left."""
     seconds: float = 0.0
+    """What choosing and compiling them took."""
 
     @property
     def answers(self) -> bool:
