@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import _lru_cache_wrapper, lru_cache, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-#: The work that one schema, or one tool's arguments, may take, in the units of `gbnf.work_limits`.
 MAX_COMPILE_WORK = 6_500_000
+"""The work that one schema, or one tool's arguments, may take, in the units of `gbnf.work_limits`."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -20,19 +20,19 @@ from typing import Any, ParamSpec, TypeVar
 from gbnf.errors import GbnfError
 from gbnf.schema_caches import caches_in_use, schema_cache
 
-#: The work that judging or repairing one call may take.
 MAX_VALIDATION_WORK = 3_000_000
+"""The work that judging or repairing one call may take."""
 
 # The most states of automata. What would need more is enforced less exactly, and reported.
 
-#: Of any, also while it is built: each may become a rule.
 MAX_STATES = 4000
-#: Of a bound on lengths: beside a pattern or format, each of its states is repeated for each of theirs.
+"""Of any, also while it is built: each may become a rule."""
 MAX_STRING_STATES = 1200
-#: Of all classes into which patterns divide keys, in total: they are intersections, which multiply.
+"""Of a bound on lengths: beside a pattern or format, each of its states is repeated for each of theirs."""
 MAX_KEY_STATES = 3000
-#: Of multiples whose digits are counted, too: each state is repeated for each count.
+"""Of all classes into which patterns divide keys, in total: they are intersections, which multiply."""
 MAX_COUNTED_STATES = 400
+"""Of multiples whose digits are counted, too: each state is repeated for each count."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -314,8 +314,8 @@ def with_groups(schema: dict[str, Any], args: Mapping[str, Any]) -> dict[str, An
     return {**schema, "allOf": [*schema.get("allOf", ()), *needed]}
 
 
-#: Characters of one enumeration, and levels of objects and arrays, before the rest becomes "…".
 ENUM_LIMIT, DEPTH_LIMIT = 240, 4
+"""Characters of one enumeration, and levels of objects and arrays, before the rest becomes "…"."""
 
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 

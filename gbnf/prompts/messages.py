@@ -23,11 +23,11 @@ from gbnf.strict_json import json_of
 from gbnf.tools import Tool
 from gbnf.tools.tool import supported_language
 
-#: Characters of a result, or of an error, in a message.
 RESULT_LIMIT = 2000
+"""Characters of a result, or of an error, in a message."""
 
-#: Strings are not shortened below this many characters before entries are left out: half a path is useless.
 _MIN_TEXT_CHARACTERS = 200
+"""Characters below which strings are not shortened before entries are left out: half a path is useless."""
 
 
 @dataclass(frozen=True, slots=True)

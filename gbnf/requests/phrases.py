@@ -34,10 +34,10 @@ _ADDRESS = "@"  # replaces an email address
 _GAP = "…"
 _WIDEST_GAP = 3  # words
 
-#: A request's pieces: quoted ones, which may contain spaces, and those between spaces, quotes and commas.
 _PIECE = re.compile(
     r"""(?P<quote>["`]|(?<!\w)')(?P<quoted>[^"`'\n]*)(?P=quote)(?!\w)|(?:\\[ ]|[^\s"`<>|;,])+"""
 )
+"""A request's pieces: quoted ones, which may contain spaces, and those between spaces, quotes and commas."""
 _ROOT = re.compile(r"(?:^|[:='’])(?:~|\.{1,2})?[/\\]|^[A-Za-z]:[/\\]")
 _URL = re.compile(r"(?:(?!file:)[a-z][a-z0-9+.-]+://|www\.)", re.IGNORECASE)
 _DOMAIN = re.compile(

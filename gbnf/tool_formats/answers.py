@@ -46,11 +46,11 @@ from gbnf.tool_formats.delimiters import format_delimiters
 from gbnf.tool_formats.format import FormatFields, JsonArguments, Reasoning
 from gbnf.tool_formats.text_calls import BEGINNING, OTHER_OBJECT, RULES, TEXT_CALLS
 
-#: The first calls of an answer, whose numbers are fixed; further ones have any greater one.
 NUMBERED_CALLS = 4
+"""The first calls of an answer, whose numbers are fixed; further ones have any greater one."""
 _GREATER_NUMBER = seq(char_class((0x31, 0x39)), repeat(char_class((0x30, 0x39)), 0, 3))
-#: What comes before a slot inside a JSON string, in which the slot's text is escaped.
 _JSON_QUOTE = re.compile(r'[:,{\[]\s*"\Z')
+"""What comes before a slot inside a JSON string, in which the slot's text is escaped."""
 _QUOTE = Literal('"')
 
 
@@ -190,12 +190,12 @@ CALLS = "calls"
 
 _WHITESPACE = " \t\r\n"
 _SPACES = f"[{_WHITESPACE}]*"
-#: The whitespace before calls that are required, besides the template's own: a model could write it for ever.
 _FEW_SPACES = "[ \\n]{0,2}"
-#: The characters that stand for calls: NUL, which the engine cannot match, and noncharacters.
+"""The whitespace before required calls, besides the template's own: a model could write it for ever."""
 _PLACEHOLDERS = ("\0", "\U0001ffff", "\U0001fffe", "\U0002ffff", "\U0002fffe")
-#: Those that stand for calls in a text, and for the beginning of another object (see `text_calls`).
+"""The characters that stand for calls: NUL, which the engine cannot match, and noncharacters."""
 _TEXT_CALLS, _OTHER_OBJECT = "\U0010ffff", "\U0010fffe"
+"""Those that stand for calls in a text, and for the beginning of another object (see `text_calls`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from gbnf.compiler.notations import Part, Placeholder
 Pieces: TypeAlias = tuple[Part, ...]
 """Slots, tags (`<…>`, or `<…` up to a slot) and other characters, one each: no tag is ever split."""
 
-#: The texts that models have as control tokens, by their looks.
 CONTROL_TEXT = re.compile(
     r"\]<\][^\s<>\[\]]{1,40}\[>\[|<[^<>\s=\"]{1,60}>|\[/?[A-Z][A-Z_]{1,40}\]|\[e~\[|\]~b\]"
 )
+"""The texts that models have as control tokens, by their looks."""
 _PIECE = re.compile(r"<[^<>\n]*>?|.", re.DOTALL)
 
 

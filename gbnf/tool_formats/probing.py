@@ -296,11 +296,11 @@ _KNOWN = (
         UnwrittenCalls("<|tool_call|>[", ", ", "]", _json_calls()),
     ),
 )
-#: `<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`
 _SHOWN = re.compile(
     r'(<(?P<tag>[\w:|-]{1,40})>\s{0,4})\{"(\w{1,20})": ?<[^<>{}]{1,40}>, ?"(\w{1,20})": ?<[^<>{}]{1,40}>\}'
     r"(\s{0,4}</(?P=tag)>)"
 )
+r"""`<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`"""
 
 
 def json_spans(text: str, expected: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, int]], bool] | None:

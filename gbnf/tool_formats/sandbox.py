@@ -25,10 +25,10 @@ from jinja2.visitor import NodeTransformer
 
 from gbnf.errors import ToolFormatError
 
-#: The iterations, operations and items that one rendering may take.
 MAX_STEPS = 2_000_000
-#: The characters of all texts that one rendering may make, its result included.
+"""The iterations, operations and items that one rendering may take."""
 MAX_CHARACTERS = 64_000_000
+"""The characters of all texts that one rendering may make, its result included."""
 
 _MAX_BITS = 4096  # of a product or power
 _MAX_COUNT = 10_000  # widths, and other numbers that filters and methods take

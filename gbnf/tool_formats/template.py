@@ -27,8 +27,8 @@ from gbnf.errors import ToolFormatError
 from gbnf.schema_caches import schema_cache
 from gbnf.tool_formats.sandbox import ModifiesError, RefusedError, compile_template, limited
 
-#: The characters of a template.
 MAX_SOURCE = 1_000_000
+"""The characters of a template."""
 
 
 class TemplateRenderer:

@@ -85,8 +85,8 @@ RESERVED_NAMES = frozenset({"final_answer", "ask_user", "find_tools"})
 MIN_MEMORY_MB = 64
 """What a Python process needs to start, and to run a small executor."""
 
-#: How deeply tables and arrays of a manifest may be nested: the checks are recursive.
 MAX_DEPTH = 80
+"""How deeply tables and arrays of a manifest may be nested: the checks are recursive."""
 
 _TABLES = {
     "offer": {policy_field.name for policy_field in fields(OfferPolicy)},

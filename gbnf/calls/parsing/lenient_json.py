@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from gbnf.calls.parsing.results import Repair
 from gbnf.strict_json import InvalidJsonError, json_of, parse_json
 
-#: Characters of invalid JSON that is repaired; a longer text is refused, since repairing is slow.
 REPAIR_LIMIT = 32_000
+"""Characters of invalid JSON that is repaired; a longer text is refused, since repairing is slow."""
 _NOT_REPAIRED = ("duplicate key", "surrogate")
 
 _SPECIAL = re.compile(r'\\"|["“\'‘{}\[\]()]|//|/\*|#')

@@ -27,8 +27,8 @@ from gbnf.schema.locations import Location
 from gbnf.strict_json import InvalidJsonError, parse_json
 
 _MARK = r"\]<\]\w+\[>\["
-#: What may stand before the name of a tag: `minimax:`, `｜DSML｜`.
 NAMESPACE = r"(?:[a-z]+:|｜\w+｜)?"
+"""What may stand before the name of a tag: `minimax:`, `｜DSML｜`."""
 BEFORE_TAG = rf"(?:{_MARK})?"
 
 FUNCTION = pattern(

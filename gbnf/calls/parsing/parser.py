@@ -38,11 +38,11 @@ from gbnf.schema_caches import schema_cache
 from gbnf.strict_json import InvalidJsonError
 from gbnf.tools import Tool
 
-#: Languages of code blocks whose whole content may be a call.
 CALL_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "javascript", "js", "python", "py", "yaml", "yml", "xml", "text", "txt"}
     | {"edn", "clojure", "clj"}
 )
+"""Languages of code blocks whose whole content may be a call."""
 _DEPTH = 2  # of nested blocks
 _MOST_OPEN = (1, 2, 8)  # by depth: unclosed openers after which calls are searched
 
@@ -163,8 +163,8 @@ _READERS: dict[re.Pattern[str], Reader] = {
 _OPENERS = joined(list(_READERS))
 
 
-#: Characters of a text that is searched for calls; a longer one is an answer.
 TEXT_LIMIT = 100_000
+"""Characters of a text that is searched for calls; a longer one is an answer."""
 
 _PRIORITY = {syntax.name: index for index, syntax in enumerate(CALL_SYNTAXES)}
 

@@ -25,12 +25,12 @@ REASONING_TAGS = ("think", "thinking", "thought", "reasoning")
 """Names of reasoning tags."""
 
 _AFTER_REASONING = "|".join(rf"(?<=</{tag}>)" for tag in REASONING_TAGS)
-#: The start of a line, or the end of reasoning; then with spaces after it.
 BEGIN = rf"(?:^|{_AFTER_REASONING})"
+"""The start of a line, or the end of reasoning; then with spaces after it."""
 LINE = rf"{BEGIN}[ \t]*"
 NAME = r"[A-Za-z][\w.:/-]*"
-#: A name that may consist of several words: `Find Files`.
 LOOSE_NAME = rf"{NAME}(?:[ \t]+\w+){{0,3}}"
+"""A name that may consist of several words: `Find Files`."""
 TRUNCATED = Repair("truncated", "the text ends inside the call")
 
 

@@ -37,11 +37,11 @@ _PATIENCE = 8  # the buffer grows by an eighth before it is scanned again
 _LOOK_BACK = 16
 """Characters before a position that decide what starts there: the longest is the end tag of reasoning."""
 
-#: What more text may make a call, or reasoning: the openers, of which the end of a text may be the beginning.
 _OPENERS = regex.compile(
     joined([REASONING_START, REASONING_END, FENCE, *(syntax.opener for syntax in CALL_SYNTAXES)]).pattern,
     regex.MULTILINE,
 )
+"""What more text may make a call or reasoning: openers, of which the end of a text may be the beginning."""
 _CODE = re.compile(rf"{LINE}`{{1,3}}[^`\n]*`{{0,3}}\Z", re.MULTILINE)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from gbnf.tools import Tool
 
-#: Characters of a name that are compared.
 _LIMIT = 200
+"""Characters of a name that are compared."""
 _QUOTES = " \t\r\n`*\"'“”"
 
 

@@ -19,8 +19,8 @@ from gbnf.tools.tool import localized
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
-#: Characters of a value that are shown, values of an enumeration, errors of one call.
 VALUE_LIMIT, ENUM_LIMIT, MESSAGE_LIMIT = 80, 50, 12
+"""Characters of a value that are shown, values of an enumeration, errors of one call."""
 
 _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "const": lambda value: f"must be {short_repr(value)}",

@@ -17,7 +17,6 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
-#: For each command its function or application, whose module is in `gbnf_server.cli` if it names no package.
 _COMMANDS = {
     "run": "run:run",
     "chat": "chat:chat",
@@ -44,6 +43,7 @@ _COMMANDS = {
     "bench": "gbnf_bench.bench_command:bench",
     "server": "server:server",
 }
+"""Each command's function or application, whose module is in `gbnf_server.cli` if it names no package."""
 _SUMMARY = r'^(?:def {0}_?\(.*?"""|{0} = .*?help=")(.+?)(?:\n\n|")'
 """Where the source of a command, or of an application, has the first paragraph of its help."""
 EXIT_CODES = """\b
