@@ -3,11 +3,12 @@
 One question without tools: it contains the tool results, each under the number of its step, and requests
 those numbers in brackets. The grammar is that of lines of plain text. A response that is a tool call, also a
 malformed one, copies the question or repeats itself is not used; the answer is then the result in its own
-words, or a list of the results. A small model answers a request for which all is done in the same way.
+words, or a list of the results.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -25,9 +26,11 @@ from gbnf.requests.texts import is_apology
 from gbnf.requests.values import LONGEST_REQUEST
 from gbnf.tools import FINAL_ANSWER
 from gbnf.tools.tool import localized
-from gbnf_server.backends.base import Completion
+from gbnf_server.backends.answer import Asked, collect_answer
+from gbnf_server.backends.base import Backend, Completion, Request
 from gbnf_server.planner.answer_checks import FENCED, is_blank, is_fragment, words
-from gbnf_server.planner.events import SalvagedAnswer, Step
+from gbnf_server.planner.events import Run, SalvagedAnswer, Step
+from gbnf_server.system.event_loop import run_in_thread
 
 GRAMMAR = r"""
 root ::= line ("\n" line?){0,40}
@@ -37,6 +40,8 @@ character ::= [^\x00-\x1F\x7F-\x9F\u2028\u2029<>] | "<" [^\x00-\x1F\x7F-\x9F</>]
 """
 """Lines of text, without markup at their beginning and without tags."""
 
+DEFAULT_TIMEOUT_S = 120.0
+_GRACE_S = 0.5  # until the waiting thread gives up: the event loop may be blocked
 _PLAIN_TEXT = {
     "en": "Answer in plain text, and nothing else.",
     "it": "Rispondi in testo semplice, e nient'altro.",
@@ -79,6 +84,43 @@ _LISTED = {
     "en": "This was done before it stopped:\n{found}",
     "it": "Prima di fermarsi è stato fatto questo:\n{found}",
 }
+
+
+def salvage(
+    run: Run,
+    backend: Backend | None = None,
+    *,
+    grammar: bool = True,
+    language: str = "en",
+    max_tokens: int = 256,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> SalvagedAnswer | None:
+    """Return an answer for a finished run without one; None if it has one, or has no results. Never raises.
+
+    The planner does the same at the end of each of its runs (`PlannerOptions.salvage`); this is for a run
+    that already exists, and for another model. The answer is the text of `backend`, if it can be used and
+    comes in time, else that of the results. `grammar=False` is for servers that accept none.
+    """
+    done = with_results(run.steps)
+    if run.answer is not None or not done:
+        return None
+    if backend is None:
+        return answer_from_results(done, language)
+    request = Request(
+        messages(run.query, done, language),
+        text_grammar() if grammar else None,
+        max_tokens=max_tokens,
+        timeout_s=timeout_s,
+    )
+    asking = asyncio.wait_for(collect_answer(backend, Asked(request)), timeout_s)
+    try:
+        # a loop of its own, not `shared_loop`: a backend that blocks it would hold up every other caller
+        answer = run_in_thread(lambda: asyncio.run(asking)).result(timeout_s + _GRACE_S)
+    except TimeoutError:
+        return answer_from_results(done, language, f"hang: no answer within {timeout_s:g} s")
+    except Exception as error:  # noqa: BLE001  # whatever a backend raises
+        return answer_from_results(done, language, f"error: {error or type(error).__name__}")
+    return read(answer.completion, run.query, done, language)
 
 
 @cache

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gbnf_server.backends.base import Completion
-from gbnf_server.planner.events import SalvagedAnswer, Step
-from gbnf_server.planner.salvage import answer_from_results, messages, read, with_results
+from gbnf_server.backends.in_process import InProcess
+from gbnf_server.backends.llama_server import LlamaServer
+from gbnf_server.planner.events import Run, SalvagedAnswer, Step
+from gbnf_server.planner.salvage import read, salvage
+from support.models import make_model
+from support.server import completion, scripted
 
 
 def step(number: int, name: str, result: dict[str, Any] | None, error: str | None = None) -> Step:
     return Step(number, "", {"name": name, "arguments": {}}, result=result, error=error)
 
 
-def listed(*steps: Step) -> SalvagedAnswer:
-    return answer_from_results(with_results(steps))
+def run_of(*steps: Step, answer: str | None = None) -> Run:
+    outcome, error = ("answered", None) if answer is not None else ("exhausted", "no answer")
+    return Run(outcome, answer, error, "find my notes", "1", steps, (), datetime.now(UTC), 1.0)  # type: ignore[arg-type]  # a literal of the two
 
 
-FOUND = (
+FOUND = run_of(
     step(1, "find_files", {"entries": ["notes/a.md", "notes/b.md"]}),
     step(2, "read_files", None, "there is no such file"),
     step(3, "get_now", {"date": "2026-11-21", "time": "10:32"}),
@@ -28,7 +36,8 @@ FOUND = (
 
 
 def test_results_are_listed_with_the_steps_that_they_came_from() -> None:
-    salvaged = listed(*FOUND)
+    salvaged = salvage(FOUND)
+    assert salvaged is not None
     assert salvaged.text == (
         "This was done before it stopped:\n"
         "- find_files: notes/a.md, notes/b.md\n"
@@ -38,21 +47,25 @@ def test_results_are_listed_with_the_steps_that_they_came_from() -> None:
 
 
 def test_equal_results_are_listed_once_whatever_the_order_of_their_keys() -> None:
-    salvaged = listed(step(1, "look", {"a": 1, "b": 2}), step(2, "look", {"b": 2, "a": 1}))
+    salvaged = salvage(run_of(step(1, "look", {"a": 1, "b": 2}), step(2, "look", {"b": 2, "a": 1})))
+    assert salvaged is not None
     assert salvaged.steps == (1,)
 
 
-def test_a_step_without_a_result_is_left_out() -> None:
-    assert with_results([step(1, "read_files", None, "no")]) == ()
+def test_nothing_is_salvaged_from_an_answer_or_from_nothing() -> None:
+    assert salvage(run_of(*FOUND.steps, answer="two notes")) is None
+    assert salvage(run_of(step(1, "read_files", None, "no"))) is None
 
 
 def test_a_list_in_a_result_is_its_members() -> None:
-    salvaged = listed(step(1, "look", {"names": ["a", "b"], "tags": []}))
+    salvaged = salvage(run_of(step(1, "look", {"names": ["a", "b"], "tags": []})))
+    assert salvaged is not None
     assert salvaged.text == "names: a, b; tags: nothing"
 
 
 def test_a_long_result_is_truncated_in_the_list() -> None:
-    salvaged = listed(step(1, "read_files", {"entries": ["x" * 5000]}))
+    salvaged = salvage(run_of(step(1, "read_files", {"entries": ["x" * 5000]})))
+    assert salvaged is not None
     assert len(salvaged.text) < 700
 
 
@@ -64,9 +77,10 @@ def test_a_long_result_is_truncated_in_the_list() -> None:
     ],
 )
 def test_a_model_words_the_answer_from_the_results_only(said: str, steps: tuple[int, ...]) -> None:
-    done = with_results(FOUND)
-    asked = json.dumps(messages("find my notes", done))
-    salvaged = read(Completion(f"<think>I look</think>{said}", "stop"), "find my notes", done)
+    written = completion(f"<think>I look</think>{said}")
+    with scripted(completion=[written]) as script, LlamaServer(script.url) as server:
+        salvaged = salvage(FOUND, server, grammar=False)
+        asked = json.dumps(script.asked)
     assert salvaged == SalvagedAnswer(said, "model", steps)
     assert "notes/a.md" in asked
     assert "there is no such file" not in asked
@@ -95,7 +109,7 @@ QUESTION = "Is rome.md new, yes or no?"
     ],
 )
 def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
-    salvaged = read(Completion(said, "stop"), QUESTION, FOUND[:1])
+    salvaged = read(Completion(said, "stop"), QUESTION, FOUND.steps[:1])
     assert (salvaged.text, salvaged.by) == ("notes/a.md, notes/b.md", "list")
     assert salvaged.error.startswith("error: the model ")
 
@@ -114,19 +128,27 @@ def test_a_call_the_prompt_and_endless_words_are_no_answer(said: str) -> None:
     ],
 )
 def test_an_answer_with_repetitions_of_its_own_is_kept(said: str) -> None:
-    assert read(Completion(said, "stop"), QUESTION, FOUND[:1]) == SalvagedAnswer(said, "model", (1,))
+    assert read(Completion(said, "stop"), QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
     called = json.dumps({"name": "final_answer", "arguments": {"message": said}})
-    assert read(Completion(called, "stop"), QUESTION, FOUND[:1]) == SalvagedAnswer(said, "model", (1,))
+    assert read(Completion(called, "stop"), QUESTION, FOUND.steps[:1]) == SalvagedAnswer(said, "model", (1,))
 
 
-def test_a_truncated_answer_of_the_model_is_not_trusted() -> None:
-    salvaged = read(Completion("There are two", "length"), QUESTION, with_results(FOUND))
+def test_a_truncated_answer_of_the_model_is_not_trusted(tmp_path: Path) -> None:
+    with InProcess(make_model(tmp_path / "tiny.gguf", context=4096)) as model:
+        salvaged = salvage(FOUND, model, max_tokens=16)
+    assert salvaged is not None
     assert salvaged.steps == (1, 3)
     assert salvaged.by == "list"
     assert salvaged.error.startswith("error: ")
 
 
 def test_without_a_response_the_answer_is_the_list_of_results() -> None:
-    salvaged = answer_from_results(with_results(FOUND), "it", "error: the server is gone")
-    assert (salvaged.by, salvaged.error) == ("list", "error: the server is gone")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        LlamaServer(f"http://127.0.0.1:{listening.getsockname()[1]}") as silent,
+    ):
+        salvaged = salvage(FOUND, silent, language="it", timeout_s=0.2)
+    assert salvaged is not None
+    assert salvaged.by == "list"
     assert salvaged.text.startswith("Prima di fermarsi")
+    assert salvaged.error.startswith("hang: ")
