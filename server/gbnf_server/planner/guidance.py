@@ -57,7 +57,6 @@ class Guidance:
 
 
 _OF_TEMPLATES = (
-    "divides",
     "declares_needed",
     "chooses_first",
     "finds_first",

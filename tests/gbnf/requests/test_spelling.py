@@ -35,7 +35,7 @@ TRIP = "create the folder trips/rome, write passport and tickets to trips/rome/p
             {"path": "todo/garden.md", "content": "pay the gardener"},
         ),
         ("type 'pen' in list.xml", {"content": "<pen/>"}, {"content": "pen"}),
-        ("type 'red pen' in list.xml", {"content": "<a>red pen</a>"}, {"content": "<a>red pen</a>"}),
+        ("type 'red pen' in list.xml", {"content": "<a>red pen</a>"}, {"content": "red pen"}),
         ("write 'pen' as an element to list.xml", {"content": "<pen/>"}, {"content": "<pen/>"}),
         (NOTE, {"content": "Pay The Gardener"}, {"content": "pay the gardener"}),
         (NOTE, {"content": "pay her"}, {"content": "pay her"}),
