@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -15,7 +16,11 @@ from typer.main import get_command
 
 from gbnf.tools import BUILT_IN_TOOLS, OfferPolicy, RunPolicy
 from gbnf_server.cli.app import app
+from gbnf_server.gateway.answers import GRAMMAR_IGNORED
+from gbnf_server.gateway.anthropic_messages.request import THREAD_REFUSED
 from gbnf_server.llama.demo_model import model_path
+from gbnf_server.system.errors import ContextOverflowError, ModelLoadError, ServerResponseError
+from gbnf_server.system.model_files import check_gguf
 from support.smollm2 import requires_smollm2
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +43,38 @@ def test_every_link_to_a_file_leads_to_one(path: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)\)", path.read_text("utf-8"))
     inside = [link for link in links if "://" not in link]
     assert [link for link in inside if not (path.parent / link).exists()] == []
+
+
+def test_the_errors_of_this_toolkit_are_texts_of_its_code() -> None:
+    section = page("docs/how-to/troubleshooting.md").partition("## This toolkit")[2]
+    headings = "\n".join(re.findall(r"^### (.*)$", section, re.MULTILINE))
+    quoted = set(re.findall(r"`([^`]+)`", headings)) - {"gbnf.toml"}
+    parts = {part.strip(" .") for text in quoted for part in text.split("…")} - {""}
+    files = [file for folder in ("gbnf", "server") for file in (ROOT / folder).rglob("*.py")]
+    with pytest.raises(ModelLoadError) as missing:
+        check_gguf(Path("missing"))
+    texts = [*(file.read_text("utf-8") for file in files), str(missing.value)]
+    texts += [str(ContextOverflowError(9, 8)), str(ServerResponseError(401, ""))]
+    assert len(parts) >= 12
+    assert [part for part in sorted(parts) if not any(part in text for text in texts)] == []
+
+
+def test_every_error_of_the_gateway_has_its_row() -> None:
+    names = {"GRAMMAR_IGNORED": GRAMMAR_IGNORED, "THREAD_REFUSED": THREAD_REFUSED}
+    raised = {
+        (
+            call.args[0].value,
+            call.args[2].value if isinstance(call.args[2], ast.Constant) else names[call.args[2].id],
+        )
+        for folder in ("gateway", "web")
+        for file in (ROOT / "server/gbnf_server" / folder).rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "HttpError"
+    }
+    section = page("docs/how-to/operate-the-gateway.md").partition("## Status codes")[2]
+    rows = re.findall(r"^\| (?:(\d{3}) \| )?((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
+    described = {(int(status or 400), code) for status, codes in rows for code in re.findall(r"\w+", codes)}
+    assert described == raised
 
 
 def test_every_variable_has_its_line() -> None:
