@@ -61,11 +61,17 @@ def test_the_errors_of_this_toolkit_are_texts_of_its_code() -> None:
 
 def test_every_error_of_the_gateway_has_its_row() -> None:
     names = {"GRAMMAR_IGNORED": GRAMMAR_IGNORED, "THREAD_REFUSED": THREAD_REFUSED}
+
+    def value_of(argument: ast.expr) -> Any:
+        match argument:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return names[name]
+        raise AssertionError(ast.dump(argument))
+
     raised = {
-        (
-            call.args[0].value,
-            call.args[2].value if isinstance(call.args[2], ast.Constant) else names[call.args[2].id],
-        )
+        (value_of(call.args[0]), value_of(call.args[2]))
         for folder in ("gateway", "web")
         for file in (ROOT / "server/gbnf_server" / folder).rglob("*.py")
         for call in ast.walk(ast.parse(file.read_text("utf-8")))
