@@ -226,11 +226,13 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
     """Return the arguments of a call with the message that a request dictates: tell a@b.org I'm late.
 
     In place of a text without anything of its own: of a small model's apology, or greeting, or a sentence of
-    its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it.
+    its `prompt`; or of a text that has nothing of the message, if another one, such as the subject, is it. Of
+    a message in quotes in place of any text that has it not.
     """
-    match = wording.MESSAGE.search(request[:LONGEST_REQUEST])
+    quoted = wording.QUOTED_MESSAGE.fullmatch(request[:LONGEST_REQUEST])
+    match = quoted or wording.MESSAGE.search(request[:LONGEST_REQUEST])
     is_list = match is not None and wording.ENUMERATION.fullmatch(match["text"]) is not None
-    if match is None or (asks_for_several(match["text"]) and not is_list):
+    if match is None or (not quoted and asks_for_several(match["text"]) and not is_list):
         return dict(arguments)
     recipients = re.findall(ADDRESS, match["recipients"])
     if not texts_in(arguments).issuperset(recipients):
@@ -246,7 +248,7 @@ def with_message(arguments: Mapping[str, Any], request: str, prompt: str = "") -
         terms = set(TERM.findall(message))
         common = terms.intersection(TERM.findall(text.casefold()))
         is_other = is_subject and len(common) <= (len(terms) / 2 if is_list else 0)
-        is_empty = is_polite or is_other or is_copied(text, prompt, request)
+        is_empty = quoted or is_polite or is_other or is_copied(text, prompt, request)
         return match["text"] if is_empty and _CONTENT_NAME.fullmatch(name) else text
 
     return dict(each_text(arguments, dictated))

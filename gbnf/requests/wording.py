@@ -483,6 +483,14 @@ MESSAGE: Final = re.compile(
     re.IGNORECASE,
 )
 """A message that is dictated: "tell a@b.org that I'm late"."""
+QUOTED_MESSAGE: Final = re.compile(
+    r"\W*(?:[^\W\d_]+\W+){0,3}?(?:(?:e-?)?mail|send|message|text|manda|invia|spedisci)\s+"
+    r"(?:(?:the|il|lo)\s+(?:text|message|words?|testo|messaggio)\s+)?"
+    rf"[\"“«'`](?P<text>[^\n\"”»`]{{1,200}})[\"”»'`]\s+(?:to|a|ad)\s+(?P<recipients>{_ADDRESSES})"
+    r"\W*(?:please|thanks|thank you|per favore|grazie)?\W*",
+    re.IGNORECASE,
+)
+"""The whole of a request that mails a text in quotes."""
 GREETING: Final = re.compile(
     r"\W*+(?:(?:hi|hello|hey|dear|sorry|ciao|salve|buongiorno|car[oa])\b[ ,]*+\w*+\W*+)*+", re.IGNORECASE
 )

@@ -38,7 +38,11 @@ ANN = {"to": ["ann@example.com"], "subject": "Dinner"}
         ("send a note to ann@example.com: milk and bread", "Hello!", "milk and bread"),
         ("mail to ann@example.com: the red one, milk and bread.", "", "the red one, milk and bread"),
         ("scrivi a ann@example.com che la cena è alle otto", "Ciao!", "la cena è alle otto"),
+        ('email "Lunch is at one" to ann@example.com', "I'm having a nice lunch.", "Lunch is at one"),
+        ("per favore invia 'a dopo' ad ann@example.com, grazie", "Ciao Anna, a domani", "a dopo"),
         # as the model words it: in other words, in another language, from results
+        ('email "Lunch is at one" to ann@example.com in Italian', "Il pranzo è all'una.", None),
+        ('email "Lunch is at one" to ann@example.com', "Dear Ann, lunch is at one.", None),
         ("let ann@example.com know that dinner is at eight", "Dinner is ready at eight.", None),
         ("tell ann@example.com that she was right", "You were right.", None),
         ("tell ann@example.com that the meeting is off, in Italian", "La riunione è annullata.", None),
