@@ -245,13 +245,16 @@ def _serving(gateway: Gateway) -> Iterator[str]:
 def _run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a client at this terminal; return its exit status, as a shell would report it.
 
-    Ctrl-C is the client's: many end an answer by it and go on.
+    Ctrl-C is the client's: many end an answer by it and go on. SIGTERM is passed on to it.
     """
-    interrupted = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        status = subprocess.run(command, env={**os.environ, **environment}, check=False).returncode  # noqa: S603  # the client
-    finally:
-        signal.signal(signal.SIGINT, interrupted)
+    with subprocess.Popen(command, env={**os.environ, **environment}) as client:  # noqa: S603  # the client
+        handlers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: lambda *_: client.terminate()}
+        earlier = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            status = client.wait()
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
     return 128 - status if status < 0 else status
 
 

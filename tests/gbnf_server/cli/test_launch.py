@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -59,6 +61,28 @@ def test_a_client_finds_the_gateway_and_its_exit_status_is_that_of_the_command(
     assert url.removesuffix("/v1") in result.err
     assert arguments[-2:] == ["-x", "list the files"]
     assert not [*(tmp_path / "temporary").iterdir()], "the folder of the run is gone"
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_client_and_leaves_no_folder(tmp_path: Path) -> None:
+    program = tmp_path / "opencode"
+    program.write_text(f"#!{sys.executable}\nprint('here', flush=True)\ninput()\n")
+    program.chmod(0o755)
+    (tmp_path / "temporary").mkdir()
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gbnf_server", "launch", "opencode"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PATH": path, "TMPDIR": str(tmp_path / "temporary")},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    process.communicate()
+    assert not [*(tmp_path / "temporary").glob("gbnf-launch-*")]
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
