@@ -69,14 +69,22 @@ def proposed_calls(text: str, tools: tuple[Tool, ...]) -> tuple[str, ...]:
 def proposed_tool(text: str, offered: tuple[Tool, ...], pool: tuple[Tool, ...]) -> Tool | None:
     """Return the tool that a text proposes to call, if it is offered: "use the `find_files` function".
 
-    That is the first of one or two that it names, by names that are no words and not after a negation: a
-    longer list tells what the tools do.
+    That is the first of one or two that it names, not after a negation, by names that are no words, or words
+    that it calls a function or a tool: a longer list tells what the tools do.
     """
-    mentions = {tool: re.search(rf"\b{re.escape(tool.name)}\b", text) for tool in pool if "_" in tool.name}
+    mentions = {tool: _mention(tool.name).search(text) for tool in pool}
     named = sorted((mention.start(), tool.name, tool) for tool, mention in mentions.items() if mention)
     if not 0 < len(named) < _LIST or _NEGATION.search(text[: named[0][0]]):
         return None
     return named[0][-1] if named[0][-1] in offered else None
+
+
+def _mention(name: str) -> re.Pattern[str]:
+    """Return the pattern of a text that means a tool by its name, and not by a word: `read` is one."""
+    escaped = re.escape(name)
+    if "_" in name:
+        return re.compile(rf"\b{escaped}\b")
+    return re.compile(rf"`{escaped}` (?:function|tool)\b|\b(?:funzione|strumento) `{escaped}`")
 
 
 def proposes_call(text: str, tools: tuple[Tool, ...]) -> bool:

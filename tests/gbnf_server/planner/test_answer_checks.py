@@ -11,6 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gbnf.tools import Tool
+from gbnf_server.planner.answer_checks import proposed_tool
 from gbnf_server.planner.events import CallBlocked, CallModel, ExecuteTool, StepStarted
 from gbnf_server.system.errors import ExecutorError
 from support.by_hand import BY_NAME, call
@@ -292,6 +294,21 @@ def test_a_bare_result_with_escaped_brackets_is_no_answer() -> None:
     ]
     query = "create a folder invoices, then find out what is in reports"
     assert drive(query, *texts, replies=[{"entries": ["invoices"]}]).run.answer == "It is there."
+
+
+@pytest.mark.parametrize(
+    ("text", "is_proposed"),
+    [
+        ("To read the file, you can use the `read` function. Here's the command:", True),
+        ("Puoi usare lo strumento `read`.", True),
+        ("I have read the file.", False),
+        ("In bash, the command `read` waits for a line.", False),
+        ("You cannot use the `read` function.", False),
+    ],
+)
+def test_a_tool_whose_name_is_a_word_is_proposed_as_a_function(text: str, is_proposed: bool) -> None:
+    read = Tool.from_mapping({"name": "read", "description": "Read a file.", "args": {"type": "object"}})
+    assert (proposed_tool(text, (read,), (read,)) is read) is is_proposed
 
 
 @pytest.mark.parametrize(
