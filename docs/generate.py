@@ -1,6 +1,7 @@
-"""Generate the reference of the command line, of the Python API and of the rules of `gbnf lint`.
+"""Generate the reference of the command line, the Python API and the rules of `gbnf lint`, and a schema.
 
-    python docs/generate.py                   write cli.md, python.md and lint.md in docs/reference
+    python docs/generate.py                   write cli.md, python.md and lint.md in docs/reference, and the
+                                              JSON Schema of gbnf.toml beside the code that reads it
     python docs/generate.py --check [PAGE]    exit with status 1 if a page is out of date
 
 The command line is rendered by `typer utils docs`, the API by griffe2md from the docstrings of the public
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import json
 import re
 import subprocess
 import sys
@@ -90,19 +92,35 @@ def lint_page() -> str:
     return _page("\n".join([*head, *table]))
 
 
-PAGES = {"cli": cli_page, "python": api_page, "lint": lint_page}
+def config_schema_file() -> str:
+    """Return the JSON Schema of gbnf.toml."""
+    from typer.main import get_command  # noqa: PLC0415  # the others work without
+
+    from gbnf_server.cli.app import app  # noqa: PLC0415  # as above
+    from gbnf_server.cli.config import config_schema  # noqa: PLC0415  # as above
+
+    return json.dumps(config_schema(get_command(app)), indent=1, ensure_ascii=False) + "\n"
+
+
+GENERATED = {
+    "cli": (cli_page, REFERENCE / "cli.md"),
+    "python": (api_page, REFERENCE / "python.md"),
+    "lint": (lint_page, REFERENCE / "lint.md"),
+    "config": (config_schema_file, ROOT / "server/gbnf_server/cli/gbnf.schema.json"),
+}
+"""What is generated, and the file of each."""
 
 
 def main() -> int:
     """Write the pages, or with `--check` name those that are out of date. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("pages", nargs="*", metavar="PAGE", help="cli, python or lint. Default: all.")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="cli, python, lint or config. Default: all.")
     parser.add_argument("--check", action="store_true", help="Write nothing; exit with status 1 if outdated.")
     options = parser.parse_args()
     outdated = False
-    for name in options.pages or PAGES:
-        path = REFERENCE / f"{name}.md"
-        text = PAGES[name]()
+    for name in options.pages or GENERATED:
+        generate, path = GENERATED[name]
+        text = generate()
         if path.is_file() and path.read_text("utf-8") == text:
             continue
         outdated = True

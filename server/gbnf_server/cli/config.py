@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 
@@ -111,6 +111,82 @@ def configured_providers() -> Mapping[str, Provider]:
     from gbnf.tools.providers import PROVIDERS
 
     return {**PROVIDERS, **_providers.get({})}
+
+
+def config_schema(application: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a configuration file, for editors. `application`: the command `gbnf`.
+
+    An option with `_` for `-` is a pattern, so that editors propose the other one only. A key that is the
+    name of an option and of a command may be either.
+    """
+    definitions: dict[str, Any] = {}
+    words = {"type": "array", "items": {"type": "string", "pattern": "\\S"}}
+    phrases = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"names": words, "places": words},
+    }
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "The configuration file of gbnf-toolkit",
+        **_table_schema(application, (), definitions),
+    }
+    schema["properties"]["providers"] = {
+        "description": "Providers of tool variants, by the suffix of their tools: phrases that name each.",
+        "type": "object",
+        "additionalProperties": {**phrases, "anyOf": [{"required": ["names"]}, {"required": ["places"]}]},
+    }
+    return {**schema, "$defs": dict(sorted(definitions.items()))}
+
+
+def _table_schema(command: Any, path: tuple[str, ...], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a command's table, and add those of its options to `definitions`."""
+    declared: dict[str, list[Any]] = {}
+    below: Mapping[str, Any] = getattr(command, "commands", {})
+    pending = [(command, path)]
+    while pending:
+        inner, place = pending.pop(0)
+        pending += [(child, (*place, name)) for name, child in getattr(inner, "commands", {}).items()]
+        for name, option in (_options(inner) if place else {}).items():
+            schema = _option_schema(option, name)
+            key = name if definitions.setdefault(name, schema) == schema else ".".join((*place, name))
+            definitions[key] = schema
+            reference = {"$ref": f"#/$defs/{key}"}
+            if reference not in declared.setdefault(name, []):
+                declared[name].append(reference)
+    other = {name.replace("-", "[-_]"): found for name, found in declared.items() if "-" in name}
+    for name, child in below.items():
+        declared.setdefault(name, []).append(_table_schema(child, (*path, name), definitions))
+
+    def either(found: list[Any]) -> Any:
+        return found[0] if len(found) == 1 else {"anyOf": found}
+
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: either(found) for name, found in sorted(declared.items())},
+    }
+    patterns = {f"^{name}$": either(found) for name, found in sorted(other.items())}
+    return schema | ({"patternProperties": patterns} if patterns else {})
+
+
+def _option_schema(option: Any, name: str) -> dict[str, Any]:
+    """Return what `_ConfigReader` accepts for an option, of what click then accepts."""
+    description = {"description": (option.help or "").replace("\n", " ")}
+    if option.is_flag and not option.multiple:
+        return {**description, "type": "boolean"}
+    annotation = option.type_descriptor.annotation
+    kinds = [each for outer in (annotation, *get_args(annotation)) for each in (outer, *get_args(outer))]
+    is_text = name in _PATHS | _PATHS_OR_OTHER | _NAME_A_MODEL
+    number = "integer" if int in kinds else "number"
+    value: dict[str, Any] = {"type": "string" if is_text else ["string", number]}
+    if choices := next((get_args(each) for each in kinds if get_origin(each) is Literal), ()):
+        value = {"enum": [*choices]}
+    bounds = {"minimum": option.min, "maximum": option.max}
+    value |= {key: bound for key, bound in bounds.items() if bound is not None}
+    if option.multiple:
+        return {**description, "anyOf": [value, {"type": "array", "items": value}]}
+    return {**description, **value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def new(
       python -m pytest my-tools/count_words
       gbnf manifests my-tools
     """
+    from gbnf import tools
     from gbnf.tools import Tool
 
     name = path.name
@@ -46,7 +47,8 @@ def new(
         Tool.from_mapping({"name": name, "args": {}})
     except ManifestError as error:
         raise typer.BadParameter(f"{name!r}: {error.problem}. {error.hint}", param_hint="DIR/NAME") from None
-    names = {"name": name, "module": re.sub(r"\W", "_", name)}
+    schema = Path(tools.__file__).with_name("manifest.schema.json").resolve().as_uri()
+    names = {"name": name, "module": re.sub(r"\W", "_", name), "schema": schema}
     targets = [path / Template(file).substitute(names) for file in _FILES]
     with writing(f"{path} cannot be written"):
         try:

@@ -61,22 +61,15 @@ def test_the_errors_of_this_toolkit_are_texts_of_its_code() -> None:
 
 def test_every_error_of_the_gateway_has_its_row() -> None:
     names = {"GRAMMAR_IGNORED": GRAMMAR_IGNORED, "THREAD_REFUSED": THREAD_REFUSED}
-
-    def value_of(argument: ast.expr) -> Any:
-        match argument:
-            case ast.Constant(value=value):
-                return value
-            case ast.Name(id=name):
-                return names[name]
-        raise AssertionError(ast.dump(argument))
-
-    raised = {
-        (value_of(call.args[0]), value_of(call.args[2]))
-        for folder in ("gateway", "web")
-        for file in (ROOT / "server/gbnf_server" / folder).rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "HttpError"
-    }
+    raised = set()
+    for folder in ("gateway", "web"):
+        for file in (ROOT / "server/gbnf_server" / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                match node:
+                    case ast.Call(ast.Name("HttpError"), [ast.Constant(status), _, ast.Constant(code), *_]):
+                        raised.add((status, code))
+                    case ast.Call(ast.Name("HttpError"), [ast.Constant(status), _, ast.Name(name), *_]):
+                        raised.add((status, names[name]))
     section = page("docs/how-to/operate-the-gateway.md").partition("## Status codes")[2]
     rows = re.findall(r"^\| (?:(\d{3}) \| )?((?:`\w+`(?:, )?)+) \|", section, re.MULTILINE)
     described = {(int(status or 400), code) for status, codes in rows for code in re.findall(r"\w+", codes)}

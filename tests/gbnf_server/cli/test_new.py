@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from gbnf import load_manifests
 from gbnf_server.cli.errors import ExitCode
@@ -34,6 +38,16 @@ def test_tools_load_pass_their_tests_together_and_can_be_called(gbnf: Gbnf, tmp_
     )
     assert tests.returncode == 0, tests.stdout
     assert "18 passed" in tests.stdout
+
+
+def test_the_first_line_names_the_schema_for_editors(gbnf: Gbnf, tmp_path: Path) -> None:
+    assert gbnf("new", tmp_path / "mine").code == ExitCode.SUCCESS
+    text = (tmp_path / "mine" / "manifest.toml").read_text("utf-8")
+    directive, _, url = text.splitlines()[0].partition(" ")
+    assert directive == "#:schema"
+    schema = json.loads(Path(unquote(urlsplit(url).path)).read_text("utf-8"))
+    assert Draft202012Validator(schema).is_valid(tomllib.loads(text))
+    assert not Draft202012Validator(schema).is_valid(tomllib.loads(text) | {"version": 1})
 
 
 @pytest.mark.parametrize(
