@@ -24,7 +24,7 @@ PLACES = {
     "examples/README.md": "examples/index.md",
     **{
         name: f"project/{name.lower()}"
-        for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+        for name in ("AGENTS.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
     },
     **{
         f"server/gbnf_server/llama/{folder}/MODEL_CARD.md": f"project/{folder}.md"
