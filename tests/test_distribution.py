@@ -50,6 +50,11 @@ def test_both_scripts_are_the_command() -> None:
     assert scripts == dict.fromkeys(("gbnf", "gbnf-toolkit"), "gbnf_server.cli:main")
 
 
+def test_the_changelog_begins_with_the_version() -> None:
+    headings = re.findall(r"^## (.*)$", (CHECKOUT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert toml("pyproject.toml")["project"]["version"] in re.split(r"[ ()]", headings[0])
+
+
 def compose() -> Any:
     return yaml.safe_load((CHECKOUT / "compose.yaml").read_text("utf-8"))
 
