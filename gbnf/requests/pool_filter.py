@@ -29,6 +29,8 @@ CLEAR = 0.7
 """A tool fits by far if no other has this share of its score. The first call of a small model is one of those
 that have it: of 200 requests of the leaderboard's category `multiple`, the right tool is the first of 197."""
 
+_RECIPIENTS = frozenset({"to", "recipient", "recipients"})
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -124,6 +126,15 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
+def heeds_only_asked(tool: Tool) -> bool:
+    """Return whether what a request tells somebody else to do is no reason to offer a tool.
+
+    So it is with what changes something: "tell a@b.org to delete x" deletes nothing. What sends messages does
+    what is told, though, and what reads is safe.
+    """
+    return tool.run.effect == "write" and _RECIPIENTS.isdisjoint(tool.args.get("properties", {}))
+
+
 class _FilterRules:
     def __init__(
         self,
@@ -139,8 +150,8 @@ class _FilterRules:
             tuple(providers.items()), tuple(unrelated_phrases)
         ).read(query)
         plain = tuple(marker for tool in pool if not tool.offer.not_in for marker in tool.offer.markers)
-        self._query = without_told(query)
-        self._markers = _finder(plain).find_all(self._query)
+        self._query, self._asked = query, without_told(query)
+        self._markers = {text: _finder(plain).find_all(text) for text in (query, self._asked)}
 
     def asks_for(self, tool: Tool) -> bool:
         """Return whether `tool` is offered whatever its rank."""
@@ -160,8 +171,9 @@ class _FilterRules:
 
     def _no_marker(self, tool: Tool) -> str:
         offer = tool.offer
+        text = self._asked if heeds_only_asked(tool) else self._query
         markers = (
-            _finder(offer.markers, offer.not_in).find_longest(self._query) if offer.not_in else self._markers
+            _finder(offer.markers, offer.not_in).find_longest(text) if offer.not_in else self._markers[text]
         )
         if not offer.markers or not markers.isdisjoint(offer.markers):
             return ""

@@ -12,7 +12,7 @@ from gbnf.compiler.pool import MAX_DEPTH, CompiledTool, compile_tool
 from gbnf.errors import PoolError
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.requests.phrases import PhraseMatcher
-from gbnf.requests.pool_filter import Selection, best_first
+from gbnf.requests.pool_filter import Selection, best_first, heeds_only_asked
 from gbnf.requests.ranking import common_words, without_told
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
@@ -149,7 +149,8 @@ def _why(tool: Tool, request: str, selection: Selection, needed: dict[str, str])
         return "it is always offered"
     if offer.markers:
         matcher = PhraseMatcher(offer.markers, offer.not_in)
-        phrases = matcher.find_longest(without_told(request)) & set(offer.markers)
+        text = without_told(request) if heeds_only_asked(tool) else request
+        phrases = matcher.find_longest(text) & set(offer.markers)
         if phrases:
             return f"the request contains {', '.join(map(repr, sorted(phrases)))}"
     if tool.name in needed:

@@ -326,7 +326,7 @@ def test_wordings_that_take_nothing_back(query: str) -> None:
         "ristoranti nelle vicinanze", "trova un bar in zona", "che c'è da queste parti?",
         "un bar nei paraggi", "dove mi trovo?", "dove siamo?", "in che città sono",
         "cerca un cinema nella mia zona", "un hotel qua vicino", "bar a due passi",
-        "qual è la mia posizione attuale?",
+        "qual è la mia posizione attuale?", "tell anna to come to where I am",
     ],
 )  # fmt: skip
 def test_wordings_that_need_the_place_of_the_person(query: str) -> None:
@@ -445,6 +445,12 @@ def test_scripts_without_spaces_match_by_character() -> None:
         ("tell bob@example.com that I'm late and delete a.txt", {"send_messages", "delete_files"}),
         ("ricorda ad Anna di venire. Poi cancella b.txt", {"delete_files"}),
         ("tell me to delete a.txt", {"delete_files"}),
+        ("ask Bob to email me the report", {"send_messages"}),
+        ("ricorda ad Anna di mandarmi il file", {"send_messages"}),
+        (
+            "ask bob@example.com to undo it and delete a.txt. Then remove b.txt",
+            {"send_messages", "delete_files"},
+        ),
     ],
 )
 def test_what_deletes_or_sends_is_offered_if_the_request_says_so(query: str, offered: set[str]) -> None:
