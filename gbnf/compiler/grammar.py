@@ -13,7 +13,7 @@ from gbnf.compiler.primitives import primitives
 from gbnf.errors import AmbiguousGrammarError
 from gbnf.findings import Finding
 from gbnf.grammar.emit import emit, emit_rule
-from gbnf.grammar.ir import Expr, Rules
+from gbnf.grammar.ir import Expr, Rules, references
 from gbnf.grammar.match import Match, Matcher
 from gbnf.grammar.stacks import MAX_STACKS, is_bounded
 from gbnf.schema_caches import schema_cache
@@ -119,7 +119,8 @@ class CompiledRules:
     def of(cls, rules: Rules) -> CompiledRules:
         """Emit rules. Raises GrammarError for those that have no text in GBNF."""
         text = "".join([emit_rule(name, expr) for name, expr in rules.productions.items()])
-        needs = frozenset(chain.from_iterable(rules.references.values())) - rules.productions.keys()
+        needs = frozenset(chain.from_iterable(map(references, rules.productions.values())))
+        needs -= rules.productions.keys()
         return cls(text, rules.productions, needs, lambda: rules.productions)
 
     @property

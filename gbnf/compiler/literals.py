@@ -12,7 +12,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.emit import emit_expr
+from gbnf.grammar.emit import identity
 from gbnf.grammar.ir import (
     EMPTY_LANGUAGE,
     EPSILON,
@@ -192,8 +192,7 @@ def _other_than(word: str, scope: Scope) -> Expr:
 def _ending(word: str) -> Expr:
     """Return what `_along` returns for the end of a key: the same names occur again and again."""
     expr = _along(word, _KEY_MORE)
-    if isinstance(expr, Alt):
-        expr.emitted = emit_expr(expr)
+    identity(expr)  # keeps its text, which many grammars contain
     return expr
 
 

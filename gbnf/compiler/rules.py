@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from gbnf.grammar.emit import identity
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
 from gbnf.grammar.passes import substitute
 from gbnf.schema_caches import schema_cache
@@ -79,7 +80,7 @@ class RuleTable:
 
     def __init__(self, taken: frozenset[str]) -> None:
         self._names = NameTable(taken)
-        self._refs: dict[Expr, Ref] = {}
+        self._refs: dict[str | Expr, Ref] = {}  # by the identity of their productions
         self.productions: dict[str, Expr] = {}
         #: What the fragments that are added already became.
         self.instances: dict[Fragment, Expr] = {}
@@ -96,7 +97,7 @@ class RuleTable:
 
     def define(self, ref: Ref, production: Expr) -> Ref:
         """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
-        shared = self._refs.setdefault(production, ref)
+        shared = self._refs.setdefault(identity(production), ref)
         self.productions.pop(ref.name, None)  # in the order of definition, most rules come after their parts
         if shared != ref and isinstance(production, Seq | Alt):
             self.productions[ref.name] = shared  # for those that refer to it already
@@ -106,7 +107,7 @@ class RuleTable:
 
     def add(self, hint: tuple[str, ...], production: Expr) -> Ref:
         """Return the nonterminal of a production, new or known."""
-        shared = self._refs.get(production)
+        shared = self._refs.get(identity(production))
         if shared is not None:
             return shared
         return self.define(self.reserve_many(1, *hint)[0], production)

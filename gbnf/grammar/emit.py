@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
-from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal
-from gbnf.schema_caches import schema_cache
+from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
 from gbnf.surrogates import has_surrogate
 
 _SHARED_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
@@ -45,31 +44,40 @@ def emit_rule(name: str, expr: Expr) -> str:
 
 def emit_expr(expr: Expr) -> str:
     """Return one expression as GBNF, without parentheses around it. Raises GrammarError as `emit` does."""
-    if type(expr) is Seq:
-        if not expr.items:
-            return '""'
-        parts = []
-        for item in expr.items:  # most are names and literals: without a call for each
-            if type(item) is Ref:
-                parts.append(item.name)
-            elif type(item) is Literal:
-                parts.append(emit_literal(item.text))
-            else:
-                parts.append(f"({emit_expr(item)})" if type(item) is Alt else emit_expr(item))
-        return " ".join(parts)
-    if type(expr) is Alt:
-        if expr.emitted is not None:
-            return expr.emitted
-        if not expr.items:
-            raise GrammarError(
-                "an alternation without alternatives matches nothing, and GBNF has no text for it: "
-                "remove what refers to it"
-            )
-        return " | ".join([_emit_alternative(item) for item in expr.items])
+    return _emit(expr, [])
+
+
+def identity(production: Expr) -> str | Expr:
+    """Return what productions of the same text have in common: the text, or themselves if they have none.
+
+    Production keeps the text, and the names that it refers to: both are needed later.
+    """
+    if type(production) is not Seq and type(production) is not Alt:
+        return emit_expr(production)
+    if production.emitted is None:
+        names: list[str] = []
+        try:
+            production.emitted = _emit(production, names)
+        except GrammarError:
+            return production
+        production.references = tuple(dict.fromkeys(names))
+    return production.emitted
+
+
+def _emit(expr: Expr, names: list[str]) -> str:
+    """Return the text of an expression, and add the names that it refers to."""
     if type(expr) is Ref:
+        names.append(expr.name)
         return expr.name
     if type(expr) is Literal:
         return emit_literal(expr.text)
+    if (type(expr) is Seq or type(expr) is Alt) and expr.emitted is not None:
+        names += references(expr)
+        return expr.emitted
+    if type(expr) is Seq:
+        return _emit_seq(expr, names)
+    if type(expr) is Alt:
+        return _emit_alt(expr, names)
     if type(expr) is CharClass:
         if expr.emitted is None:
             expr.emitted = _emit_class(expr)
@@ -79,21 +87,39 @@ def emit_expr(expr: Expr) -> str:
         return f"{'!' * expr.negated}{token}"
     assert type(expr) is Repeat
     item = expr.item
-    atom = f"({emit_expr(item)})" if isinstance(item, Seq | Alt | Repeat) else emit_expr(item)
+    atom = f"({_emit(item, names)})" if isinstance(item, Seq | Alt | Repeat) else _emit(item, names)
     return atom + repetition_suffix(expr.minimum, expr.maximum)
 
 
-def _emit_alternative(expr: Expr) -> str:
-    if type(expr) is Ref:
-        return expr.name
-    if type(expr) is Seq and len(expr.items) == 2:  # most often two names: without a call for each
-        first, second = expr.items
-        if type(first) is Ref and type(second) is Ref:
-            return f"{first.name} {second.name}"
-    return emit_expr(expr)
+def _emit_seq(expr: Seq, names: list[str]) -> str:
+    parts = []
+    for item in expr.items:  # most are names: without a call for each
+        if type(item) is Ref:
+            names.append(item.name)
+            parts.append(item.name)
+        else:
+            parts.append(f"({_emit(item, names)})" if type(item) is Alt else _emit(item, names))
+    return " ".join(parts) or '""'
 
 
-@schema_cache(maxsize=4096)
+def _emit_alt(expr: Alt, names: list[str]) -> str:
+    if not expr.items:
+        raise GrammarError(
+            "an alternation without alternatives matches nothing, and GBNF has no text for it: "
+            "remove what refers to it"
+        )
+    parts = []
+    for item in expr.items:  # most are names, or two of them: without a call for each
+        if type(item) is Seq and len(item.items) == 2:
+            first, second = item.items
+            if type(first) is Ref and type(second) is Ref:
+                names += (first.name, second.name)
+                parts.append(f"{first.name} {second.name}")
+                continue
+        parts.append(_emit(item, names))
+    return " | ".join(parts)
+
+
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are printable, and then no other character needs an escape

@@ -307,9 +307,10 @@ class Rules:
         pending = [name]
         while pending:
             name = pending.pop()
-            if name not in reached and name in self.productions:
+            expr = None if name in reached else self.productions.get(name)
+            if expr is not None:
                 reached[name] = None
-                pending.extend(reversed(self.references[name]))
+                pending += references(expr)[::-1]
         return reached
 
     def leaves(self) -> Iterator[Expr]:

@@ -6,10 +6,10 @@ A reference without a production belongs to a part that is linked later, and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Mapping
 
 from gbnf.grammar.analysis import strong_components, to_fixpoint
+from gbnf.grammar.emit import identity
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Rules, Seq, references, with_parts
 
 
@@ -18,28 +18,22 @@ def drop_unproductive(rules: Rules) -> Rules:
 
     a ::= "[" a "]"    ->    nothing
     """
-    productions, productive = rules.productions, set[str]()
+    productions, doubtful = rules.productions, dict.fromkeys(rules.productions)
 
     def improve(name: str) -> bool:
-        if name in productive:
+        if name not in doubtful or not _derives(productions[name], doubtful):
             return False
-        production = productions[name]
-        if not (type(production) is Alt and production.items and production.items[-1].references == ()):
-            needed = [
-                used for used in rules.references[name] if used not in productive and used in productions
-            ]
-            if not (_derives(production, frozenset(needed)) if needed else production != EMPTY_LANGUAGE):
-                return False
-        productive.add(name)  # without a closer look if the last alternative is a literal, as most often
+        del doubtful[name]
         return True
 
-    doubtful = [name for name in productions if not improve(name)]  # most come after those that they refer to
+    for name in productions:  # most come after those that they refer to
+        improve(name)
     if doubtful:
-        to_fixpoint(rules.only(doubtful), improve)
-    gone: dict[str, Expr] = {name: EMPTY_LANGUAGE for name in doubtful if name not in productive}
+        to_fixpoint(rules.only(list(doubtful)), improve)
+    gone: dict[str, Expr] = dict.fromkeys(doubtful, EMPTY_LANGUAGE)
     if not gone:
         return rules
-    remaining = {name: substitute(expr, gone) for name, expr in productions.items() if name in productive}
+    remaining = {name: substitute(expr, gone) for name, expr in productions.items() if name not in gone}
     remaining.setdefault(rules.root, EMPTY_LANGUAGE)
     return Rules(remaining, rules.root)
 
@@ -50,13 +44,13 @@ def merge_equal(rules: Rules) -> Rules:
     a ::= [0-9]    b ::= [0-9]    c ::= a b    ->    a ::= [0-9]    c ::= a a
     """
     productions = dict(rules.productions)
-    if len(set(productions.values())) == len(productions):
+    if len(set(map(identity, productions.values()))) == len(productions):
         return rules
     users: dict[str, set[str]] = {}
     for name, used in rules.references.items():
         for reference in used:
             users.setdefault(reference, set()).add(name)
-    first: dict[Expr, str] = {}
+    first: dict[str | Expr, str] = {}
     order = {name: number for number, name in enumerate(productions)}
     pending = [name for component in strong_components(rules.references) for name in component]
     while pending:
@@ -64,7 +58,7 @@ def merge_equal(rules: Rules) -> Rules:
         for name in pending:
             if same:  # most come after those that they refer to
                 productions[name] = substitute(productions[name], same)
-            original = first.setdefault(productions[name], name)
+            original = first.setdefault(identity(productions[name]), name)
             if name not in (original, rules.root):
                 same[name] = Ref(original)
         touched: set[str] = set()
@@ -74,8 +68,8 @@ def merge_equal(rules: Rules) -> Rules:
             del productions[old]
         pending = sorted((name for name in touched if name in productions), key=order.__getitem__)
         for name in pending:
-            if first.get(productions[name]) == name:
-                del first[productions[name]]
+            if first.get(before := identity(productions[name])) == name:
+                del first[before]
             productions[name] = substitute(productions[name], same)
     return Rules(productions, rules.root)
 
@@ -140,15 +134,18 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     return with_parts(expr, lambda part: substitute(part, replacements))
 
 
-def _derives(expr: Expr, doubtful: AbstractSet[str]) -> bool:
+def _derives(expr: Expr, doubtful: Container[str]) -> bool:
     """Return whether `expr` derives a string without the rules in `doubtful`."""
-    if doubtful.isdisjoint(expr.references or references(expr)):
-        return expr != EMPTY_LANGUAGE
-    if type(expr) is Alt:
-        # most often one alternative has no doubtful references: check this first
-        return any(doubtful.isdisjoint(references(item)) for item in expr.items) or any(
-            _derives(item, doubtful) for item in expr.items
-        )
+    if type(expr) is Ref:
+        return expr.name not in doubtful
     if type(expr) is Seq:
-        return all(_derives(item, doubtful) for item in expr.items)
-    return type(expr) is Repeat and (expr.minimum == 0 or _derives(expr.item, doubtful))
+        for item in expr.items:
+            if not _derives(item, doubtful):
+                return False
+        return True
+    if type(expr) is Alt:
+        for item in reversed(expr.items):  # most often the last one has no references
+            if _derives(item, doubtful):
+                return True
+        return False
+    return type(expr) is not Repeat or expr.minimum == 0 or _derives(expr.item, doubtful)
