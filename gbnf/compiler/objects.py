@@ -165,11 +165,11 @@ def joint_expr(
         exact = names
     most = min(MAX_JOINT_STATES, budget.joint_states_left)
     before = len(scope.table.productions)
-    automaton = PropertyAutomaton(shapes, Occurrence(exact), most, layout, scope)
     try:
-        expr = automaton.expression()
+        automaton = PropertyAutomaton(shapes, Occurrence(exact), most, layout, scope)
     except TooManyStatesError:
         return None
+    expr = automaton.expression()
     budget.joint_states_left -= automaton.states
     budget.rules += len(scope.table.productions) - before
     return ObjectExpr(expr, (("properties", DUPLICATES),) if exact < names else ())

@@ -20,7 +20,8 @@ from typing import NamedTuple
 from gbnf.compiler.layout import Layout
 from gbnf.compiler.literals import factor_prefixes
 from gbnf.compiler.rules import Scope
-from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Seq, alt, literal, seq
+from gbnf.grammar.ir import EMPTY_LANGUAGE, EPSILON, Alt, Expr, Ref, Seq, alt, literal, seq
+from gbnf.schema_caches import schema_cache
 from gbnf.work_limits import TooManyStatesError
 
 #: The most declared properties in one trie.
@@ -63,22 +64,31 @@ class Occurrence(NamedTuple):
     chains: Sequence[Sequence[str]] | None = None
 
 
-class _Class(NamedTuple):
-    """Properties that lead from a state to the same next one: a text, and what follows it.
+class _Kind(NamedTuple):
+    """What matters of properties that lead from a state to the same next one, apart from names and values.
 
-    `label`: for the name of a rule; empty for properties that are not declared. `bit`: of a property that
-    comes once; 0 for others. `closes`: the bits that are set after it. `shapes`: a bit for each shape that
-    has them. `satisfies`: a bit for each group.
+    `bit`: of a property that comes once; 0 for others. `closes`: the bits that are set after it. `shapes`: a
+    bit for each shape that has them. `satisfies`: a bit for each group. `is_declared`: not an additional one.
     """
 
-    text: str
-    body: Expr
-    label: str
     bit: int
     closes: int
     shapes: int
-    is_required: bool
-    satisfies: int
+    is_required: bool = False
+    satisfies: int = 0
+    is_declared: bool = True
+
+
+class _Class(NamedTuple):
+    """The properties of a kind: a text, and what follows it.
+
+    `label`: for the name of a rule; empty for properties that are not declared.
+    """
+
+    kind: _Kind
+    text: str
+    body: Expr
+    label: str
 
 
 class _State(NamedTuple):
@@ -108,10 +118,162 @@ _Step = tuple[int, int]
 
 
 class _Node(NamedTuple):
-    """The properties that may come next, and states with more of them: those beyond a chunk of a chain."""
+    """A state: whether the object may end there, and what may come next.
 
+    `beyond`: states with more properties that may come next: those beyond a chunk of a chain.
+    """
+
+    may_end: bool
     steps: list[_Step]
     beyond: list[int]
+
+
+class _Plan(NamedTuple):
+    """How the states become rules. Treat it as immutable.
+
+    `nodes`: by state, the start first. `entered`: how often each step is written, in declared order.
+    `preceding`: how often each class is. `rests`: the states after a property, each after those that follow
+    it, and whether what follows it is a rule of its own.
+    """
+
+    nodes: list[_Node]
+    entered: Counter[_Step]
+    preceding: Counter[int]
+    rests: list[tuple[int, bool]]
+
+
+class _Structure(NamedTuple):
+    """All that decides which states there are. Many objects have the same, under other names.
+
+    `chains`: the indices of the classes of each chain, and the bits of its properties. `anywhere`: those of
+    the classes whose properties may come between those of the chains. `is_plain`: whether nothing but the
+    properties that are closed decides what may follow. `needed`: the required properties of each shape,
+    `groups` its groups; `group_masks`: of one shape alone, the bits of each group's properties. `least` and
+    `most`: how many optional properties, `counted` as far as they are counted; `rest_most`: how many that may
+    come twice.
+    """
+
+    kinds: tuple[_Kind, ...]
+    chains: tuple[tuple[range, int], ...]
+    anywhere: range
+    is_ordered: bool
+    is_plain: bool
+    needed: tuple[int, ...]
+    groups: tuple[int, ...]
+    group_masks: tuple[int, ...]
+    least: int
+    most: int | None
+    counted: int
+    rest_most: int | None
+
+    def plan(self, max_states: int | None) -> _Plan:
+        """Return how the states become rules. Raises TooManyStatesError."""
+        states, nodes = self._explore(max_states)
+        steps = [step for node in nodes for step in node.steps]
+        if any(follower == 0 for _, follower in steps):  # the start is written twice
+            steps += nodes[0].steps
+        entered = Counter[_Step]()
+        if self.is_ordered:  # a property leads to few states, so that the rest of the object is in its rule
+            entered.update(steps)
+            steps = list(entered)
+        uses = Counter([follower for _, follower in steps])
+        depths: dict[int, int] = {}
+        rests: list[tuple[int, bool]] = []
+        for index in sorted(uses, key=lambda index: states[index].progress, reverse=True):
+            node = nodes[index]
+            is_rule = bool(node.steps or node.beyond)
+            if is_rule and uses[index] == 1:  # its only use is in itself, or it is written there
+                following = [follower for _, follower in node.steps]
+                depths[index] = 1 + max([depths.get(after, 0) for after in following], default=0)
+                is_rule = index in following or depths[index] == _NESTING
+            if is_rule:
+                depths[index] = 0
+            rests.append((index, is_rule))
+        return _Plan(nodes, entered, Counter([number for number, _ in steps]), rests)
+
+    def _explore(self, max_states: int | None) -> tuple[list[_State], list[_Node]]:
+        """Return all states, the first one being the start, with their steps. Raises TooManyStatesError."""
+        states = [_State(0, 0, 0, 0, (1 << len(self.needed)) - 1)]
+        numbers = {states[0]: 0}
+        nodes: list[_Node] = []
+        for state in states:  # it grows while it is walked
+            node = _Node(self._may_end(state), [], [])
+            nodes.append(node)
+            for kind, follower in self._following(state):
+                index = numbers.setdefault(follower, len(states))
+                if index == len(states):
+                    if max_states is not None and index > max_states:
+                        raise TooManyStatesError(max_states)
+                    states.append(follower)
+                if kind is None:
+                    node.beyond.append(index)
+                else:
+                    node.steps.append((kind, index))
+        return states, nodes
+
+    def _following(self, state: _State) -> Iterator[tuple[int | None, _State]]:
+        """Yield the classes whose properties may come next, and None for those beyond a chunk."""
+        for chain, (classes, mask) in enumerate(self.chains):
+            if state.chain not in (None, chain):
+                continue
+            start, end = 0, len(classes)
+            if self.is_ordered:
+                start = (state.closed & mask).bit_count()
+                end = min((start // _CHUNK + 1) * _CHUNK, end)
+            for number in classes[start:end]:
+                follower = self._follower(state, self.kinds[number])
+                if follower is not None:
+                    yield number, follower
+                if self.is_ordered and self.kinds[number].is_required:
+                    break
+            else:
+                if end < len(classes):
+                    closes = self.kinds[classes[end - 1]].closes
+                    yield None, state._replace(closed=state.closed | closes, chain=chain)
+        for number in self.anywhere if state.chain is None else ():
+            follower = self._follower(state, self.kinds[number])
+            if follower is not None:
+                yield number, follower
+
+    def _follower(self, state: _State, kind: _Kind) -> _State | None:
+        """Return the state after a property; None if it may not come."""
+        closed, optional, rest, satisfied, shapes, _ = state
+        shapes &= kind.shapes
+        if not shapes or closed & kind.bit:
+            return None
+        closed |= kind.closes
+        if self.is_plain:
+            return _State(closed, 0, 0, 0, shapes)
+        if not kind.is_required:
+            if self.most is not None and optional >= self.most:
+                return None
+            optional = min(optional + 1, self.counted)
+            if kind.is_declared and not kind.bit and self.rest_most is not None:
+                if rest == self.rest_most:
+                    return None
+                rest += 1
+        satisfied |= kind.satisfies
+        for index, mask in enumerate(self.group_masks):  # of each group, one has come or may come
+            if mask and not satisfied >> index & 1 and not mask & ~closed:
+                return None
+        return _State(closed, optional, rest, satisfied, shapes)
+
+    def _may_end(self, state: _State) -> bool:
+        if state.optional < self.least:
+            return False
+        for index, (needed, groups) in enumerate(zip(self.needed, self.groups, strict=True)):
+            if state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied:
+                return True
+        return False
+
+
+#: The most classes of a structure whose plan is kept.
+_FEW_CLASSES = 8
+
+
+@schema_cache(maxsize=512)
+def _plan_of_few(structure: _Structure, max_states: int | None) -> _Plan:
+    return structure.plan(max_states)
 
 
 class PropertyAutomaton:
@@ -128,17 +290,16 @@ class PropertyAutomaton:
         layout: Layout,
         scope: Scope,
     ) -> None:
-        self._layout, self._scope, self._max_states = layout, scope, max_states
-        self._rest_most, self._is_ordered = order.rest_most, order.chains is not None
-        names = list(dict.fromkeys(name for members in shapes for name in members.values))
+        """Find the states. Raises TooManyStatesError."""
+        self._layout, self._scope = layout, scope
+        self._is_ordered = is_ordered = order.chains is not None
+        names = list(dict.fromkeys([name for members in shapes for name in members.values]))
         chains = [names] if order.chains is None else order.chains
         exact = [name for chain in chains for name in chain if name in order.exact]
         self._bits = {name: 1 << index for index, name in enumerate(exact)}
-        self._needed = [self._mask(members.required) for members in shapes]
         only = shapes[0]
-        self._least = max(only.least - len(only.required), 0)
-        self._most = None if only.most is None else only.most - len(only.required)
-        self._counted = max(self._least, self._most or 0)
+        least = max(only.least - len(only.required), 0)
+        most = None if only.most is None else only.most - len(only.required)
         owned = [
             (index, group)
             for index, members in enumerate(shapes)
@@ -146,25 +307,14 @@ class PropertyAutomaton:
             if not group & members.required
         ]
         self._groups = [group for _, group in owned]
-        #: The bits of the groups of each shape; of one shape alone also the bits of each group's properties.
-        self._owned = [
-            sum(1 << number for number, (owner, _) in enumerate(owned) if owner == index)
-            for index in range(len(shapes))
-        ]
-        self._group_masks = [self._mask(group) for group in self._groups] if len(shapes) == 1 else []
-        #: Whether nothing but the properties that are closed decides what may follow.
-        self._is_plain = not (owned or self._counted or only.most is not None) and all(
-            map(order.exact.issuperset, [members.values for members in shapes])
-        )
         self._classes: list[_Class] = []
-        #: The indices of the classes of each chain, and the bits of its properties.
-        self._chains: list[tuple[range, int]] = []
+        ranges: list[tuple[range, int]] = []
         for chain in chains:
             first = len(self._classes)
-            self._classes += self._declared(shapes, chain, is_chain=self._is_ordered)
-            self._chains.append((range(first, len(self._classes)), self._mask(chain)))
+            self._classes += self._declared(shapes, chain, is_chain=is_ordered)
+            ranges.append((range(first, len(self._classes)), self._mask(chain)))
         first = len(self._classes)
-        if self._is_ordered:
+        if is_ordered:
             rest = [name for name in names if name not in order.exact]
             self._classes += self._declared(shapes, rest, is_chain=False)
         others: dict[Expr, int] = {}
@@ -172,12 +322,29 @@ class PropertyAutomaton:
             for other in members.others:
                 others[other] = others.get(other, 0) | 1 << index
         for other, mask in others.items():
-            self._classes.append(_Class("", other, "", 0, 0, mask, is_required=False, satisfies=0))
-        #: The classes whose properties may come between those of the chains.
-        self._anywhere = range(first, len(self._classes))
-        self._states: list[_State] = []
-        self._nodes: list[_Node] = []
-        self._entered: Counter[_Step] = Counter()
+            self._classes.append(_Class(_Kind(0, 0, mask, is_declared=False), "", other, ""))
+        structure = _Structure(
+            kinds=tuple([each.kind for each in self._classes]),
+            chains=tuple(ranges),
+            anywhere=range(first, len(self._classes)),
+            is_ordered=is_ordered,
+            is_plain=not (owned or least or only.most is not None)
+            and all(order.exact.issuperset(members.values) for members in shapes),
+            needed=tuple([self._mask(members.required) for members in shapes]),
+            groups=tuple(
+                [
+                    sum([1 << bit for bit, (owner, _) in enumerate(owned) if owner == index])
+                    for index in range(len(shapes))
+                ]
+            ),
+            group_masks=tuple(map(self._mask, self._groups)) if len(shapes) == 1 else (),
+            least=least,
+            most=most,
+            counted=max(least, most or 0),
+            rest_most=order.rest_most,
+        )
+        plan = _plan_of_few if len(self._classes) <= _FEW_CLASSES else _Structure.plan
+        self._plan = plan(structure, max_states)
         self._bodies: list[Expr] = []
         self._rests: dict[int, Expr] = {}
         self._entries: dict[_Step, Expr] = {}
@@ -186,7 +353,7 @@ class PropertyAutomaton:
     @property
     def states(self) -> int:
         """How many states the objects took."""
-        return len(self._states)
+        return len(self._plan.nodes)
 
     def _mask(self, names: frozenset[str] | Sequence[str]) -> int:
         return sum([self._bits.get(name, 0) for name in names])
@@ -222,161 +389,71 @@ class PropertyAutomaton:
                 pairs.sort(key=itemgetter(0))
                 text = prefix
                 body = factor_prefixes([seq(literal(word[len(prefix) :]), rest) for word, rest in pairs])
-            yield _Class(text, body, labels[bit], bit, closes[bit], mask, is_required, satisfies)
-
-    def _follower(self, state: _State, number: int) -> _State | None:
-        """Return the state after a property of a class; None if none may come."""
-        closed, optional, rest, satisfied, shapes, _ = state
-        kind = self._classes[number]
-        bit, closes = kind.bit, kind.closes
-        shapes &= kind.shapes
-        if not shapes or closed & bit:
-            return None
-        if not kind.is_required:
-            if self._most is not None and optional >= self._most:
-                return None
-            optional = min(optional + 1, self._counted)
-            if kind.label and not bit and self._rest_most is not None:
-                if rest == self._rest_most:
-                    return None
-                rest += 1
-        closed, satisfied = closed | closes, satisfied | kind.satisfies
-        for index, mask in enumerate(self._group_masks):  # of each group, one has come or may come
-            if mask and not satisfied >> index & 1 and not mask & ~closed:
-                return None
-        return _State(closed, optional, rest, satisfied, shapes)
-
-    def _following(self, state: _State) -> Iterator[tuple[int | None, _State]]:
-        """Yield the classes whose properties may come next, and None for those beyond a chunk."""
-        if self._is_plain and not self._is_ordered:  # what follows says the same, in more steps
-            for number, kind in enumerate(self._classes):
-                shapes = state.shapes & kind.shapes
-                if shapes and not state.closed & kind.bit:
-                    yield number, _State(state.closed | kind.closes, 0, 0, 0, shapes)
-            return
-        for chain, (classes, mask) in enumerate(self._chains):
-            if state.chain not in (None, chain):
-                continue
-            start, end = 0, len(classes)
-            if self._is_ordered:
-                start = (state.closed & mask).bit_count()
-                end = min((start // _CHUNK + 1) * _CHUNK, end)
-            for number in classes[start:end]:
-                follower = self._follower(state, number)
-                if follower is not None:
-                    yield number, follower
-                if self._is_ordered and self._classes[number].is_required:
-                    break
-            else:
-                if end < len(classes):
-                    closes = self._classes[classes[end - 1]].closes
-                    yield None, state._replace(closed=state.closed | closes, chain=chain)
-        for number in self._anywhere if state.chain is None else ():
-            follower = self._follower(state, number)
-            if follower is not None:
-                yield number, follower
-
-    def _explore(self) -> None:
-        """Find all states, the first one being the start, and their steps. Raises TooManyStatesError."""
-        start = _State(0, 0, 0, 0, (1 << len(self._needed)) - 1)
-        numbers = {start: 0}
-        self._states.append(start)
-        for state in self._states:  # it grows while it is walked
-            node = _Node([], [])
-            self._nodes.append(node)
-            for kind, follower in self._following(state):
-                index = numbers.get(follower)
-                if index is None:
-                    index = numbers[follower] = len(self._states)
-                    if self._max_states is not None and index > self._max_states:
-                        raise TooManyStatesError(self._max_states)
-                    self._states.append(follower)
-                if kind is None:
-                    node.beyond.append(index)
-                else:
-                    node.steps.append((kind, index))
+            yield _Class(_Kind(bit, closes[bit], mask, is_required, satisfies), text, body, labels[bit])
 
     def expression(self) -> Expr:
-        """Return the objects, and add the productions that they need. Raises TooManyStatesError."""
-        self._explore()
-        steps = [step for node in self._nodes for step in node.steps]
-        if any(follower == 0 for _, follower in steps):  # the start is written twice
-            steps += self._nodes[0].steps
-        if self._is_ordered:  # a property leads to few states, so that the rest of the object is in its rule
-            self._entered = Counter(steps)
-            steps = list(self._entered)
-        preceding = Counter([number for number, _ in steps])
-        uses = Counter([follower for _, follower in steps])
-        for number, kind in enumerate(self._classes):
-            label, is_shared = kind.label or "Other", preceding[number] > 1
-            self._bodies.append(self._scope.add(f"{label} Pair", kind.body) if is_shared else kind.body)
-        names = self._scope.reserve(len(uses), "More")  # some may be left
-        depths: dict[int, int] = {}
-        for index in sorted(uses, key=lambda index: self._states[index].progress, reverse=True):
-            node = self._nodes[index]
-            is_rule = bool(node.steps or node.beyond)
-            if is_rule and uses[index] == 1:  # its only use is in itself, or it is written there
-                following = [follower for _, follower in node.steps]
-                depths[index] = 1 + max([depths.get(after, 0) for after in following], default=0)
-                is_rule = index in following or depths[index] == _NESTING
+        """Return the objects, and add the productions that they need."""
+        preceding, rests = self._plan.preceding, self._plan.rests
+        for number, (_, _, body, label) in enumerate(self._classes):
+            is_shared = preceding[number] > 1
+            self._bodies.append(self._scope.add(f"{label or 'Other'} Pair", body) if is_shared else body)
+        names = self._scope.reserve(len(rests), "More")  # some may be left
+        for index, is_rule in rests:
             if is_rule:
-                depths[index] = 0
                 self._rests[index] = ref = names.pop()
                 self._rests[index] = self._scope.table.define(ref, self._rest(index))
             else:
                 self._rests[index] = self._rest(index)
-        alternatives = [seq(self._layout.begin_object, self._pairs(0))]
-        if self._may_end(self._states[0]):
+        alternatives = [self._pairs(0, self._layout.begin_object)]
+        if self._plan.nodes[0].may_end:
             alternatives.append(self._layout.empty_object)
         return factor_prefixes(alternatives)
 
     def _rest(self, index: int) -> Expr:
         """Return what follows a value: more pairs, each after a comma, or the end."""
-        next_pair = seq(self._layout.comma, self._pairs(index))
-        return self._layout.or_end(next_pair) if self._may_end(self._states[index]) else next_pair
+        next_pair = self._pairs(index, self._layout.comma)
+        return self._layout.or_end(next_pair) if self._plan.nodes[index].may_end else next_pair
 
-    def _pairs(self, index: int) -> Expr:
-        """Return the pairs that may come next and what follows them."""
-        node = self._nodes[index]
+    def _pairs(self, index: int, before: Expr) -> Expr:
+        """Return `before`, then the pairs that may come next and what follows them."""
+        node = self._plan.nodes[index]
         declared: list[Expr] = []
         others: list[Expr] = []
         for step in node.steps:
             number, follower = step
-            kind, body, rest = self._classes[number], self._bodies[number], self._rests[follower]
+            body, rest = self._bodies[number], self._rests[follower]
             if type(body) is Ref is type(rest):  # as for most in any order: without a call for each
                 entry: Expr = Seq((body, rest))
             else:
                 entry = self._entry(step, body, rest)
                 if entry == EMPTY_LANGUAGE:
                     continue
+            kind = self._classes[number]
             if not kind.label:
                 others.append(entry)
             else:
                 declared.append(seq(literal(kind.text), entry) if self._is_ordered else entry)
         if self._is_ordered:
-            return factor_prefixes([*declared, *map(self._beyond, node.beyond), *others])
+            return seq(before, factor_prefixes([*declared, *map(self._beyond, node.beyond), *others]))
+        prefix = literal(self._classes[0].text)
         if declared:
             together = declared[0] if len(declared) == 1 else Alt(tuple(declared))
-            others.insert(0, seq(literal(self._classes[0].text), together))
-        return others[0] if len(others) == 1 else alt(*others)
+            if not others:
+                return seq(before, prefix, together)
+            others.insert(0, seq(prefix, together))
+        return seq(before, others[0] if len(others) == 1 else alt(*others))
 
     def _entry(self, step: _Step, body: Expr, rest: Expr) -> Expr:
         """Return what follows the text of a class: the rest of the pair, and the rest of the object."""
         if step in self._entries:
             return self._entries[step]
         entry, label = seq(body, rest), self._classes[step[0]].label
-        if self._entered[step] > 1 and label and entry != EMPTY_LANGUAGE:
+        if self._plan.entered[step] > 1 and label and entry != EMPTY_LANGUAGE:
             entry = self._entries[step] = self._scope.add(f"{label} Entry", entry)
         return entry
 
     def _beyond(self, index: int) -> Expr:
         """Return the pairs beyond a chunk of a chain."""
         if index not in self._keys:
-            self._keys[index] = self._scope.add("Keys", self._pairs(index))
+            self._keys[index] = self._scope.add("Keys", self._pairs(index, EPSILON))
         return self._keys[index]
-
-    def _may_end(self, state: _State) -> bool:
-        return state.optional >= self._least and any(
-            state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied
-            for index, (needed, groups) in enumerate(zip(self._needed, self._owned, strict=True))
-        )

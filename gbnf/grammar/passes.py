@@ -139,12 +139,12 @@ def _derives(expr: Expr, doubtful: Container[str]) -> bool:
     if type(expr) is Ref:
         return expr.name not in doubtful
     if type(expr) is Seq:
-        for item in expr.items:
+        for item in expr.items:  # noqa: SIM110  # a generator is slower
             if not _derives(item, doubtful):
                 return False
         return True
     if type(expr) is Alt:
-        for item in reversed(expr.items):  # most often the last one has no references
+        for item in reversed(expr.items):  # noqa: SIM110  # likewise; most often the last one is a terminal
             if _derives(item, doubtful):
                 return True
         return False
