@@ -10,6 +10,8 @@ Invariants:
 
 from __future__ import annotations
 
+from json.encoder import encode_basestring
+
 from gbnf.errors import GrammarError
 from gbnf.grammar.code_points import matchable
 from gbnf.grammar.ir import Alt, CharClass, Expr, Literal, Ref, Repeat, Rules, Seq, TokenTerminal, references
@@ -93,10 +95,12 @@ def _emit(expr: Expr, names: list[str]) -> str:
 
 def _emit_seq(expr: Seq, names: list[str]) -> str:
     parts = []
-    for item in expr.items:  # most are names: without a call for each
+    for item in expr.items:  # most are names and literals: without a call for each
         if type(item) is Ref:
             names.append(item.name)
             parts.append(item.name)
+        elif type(item) is Literal:
+            parts.append(emit_literal(item.text))
         else:
             parts.append(f"({_emit(item, names)})" if type(item) is Alt else _emit(item, names))
     return " ".join(parts) or '""'
@@ -123,7 +127,7 @@ def _emit_alt(expr: Alt, names: list[str]) -> str:
 def emit_literal(text: str) -> str:
     """Return the text in quotes. Raises GrammarError for NUL and surrogates, which no text can contain."""
     if text.isprintable():  # most are printable, and then no other character needs an escape
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return encode_basestring(text)  # in JSON as here: quotes and backslashes
     if "\0" in text:
         raise GrammarError(f"llama.cpp cannot match NUL: remove it from the literal {text!r}")
     if has_surrogate(text):

@@ -131,12 +131,7 @@ class _Items(_Composite):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return (
-            isinstance(other, _Items)
-            and type(self) is type(other)
-            and hash(self) == hash(other)
-            and self.items == other.items
-        )
+        return type(self) is type(other) and self.items == other.items
 
     def __hash__(self) -> int:
         cached = self._hash
@@ -236,6 +231,8 @@ def seq(*items: Expr) -> Expr:
 
 def alt(*items: Expr) -> Expr:
     """Alternate: flatten nested alternations, and drop duplicate items and `EMPTY_LANGUAGE`."""
+    if len(items) == 2 and type(items[0]) is not Alt is not type(items[1]):  # as for most, without hashes
+        return items[0] if items[0] == items[1] else Alt(items)
     flat: dict[Expr, None] = {}
     for item in items:
         if type(item) is Alt:

@@ -10,7 +10,7 @@ Invariants: a set contains every value that satisfies the conjunction; what it d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -320,16 +320,20 @@ class Expander:
         def evaluating(subschema: Subschema) -> tuple[tuple[Subschema, ...], bool]:
             return self._flattener.evaluating(subschema, conjuncts)
 
-        shape_of: dict[str, Callable[[], Shape | None]] = {
-            "null": Null,
-            "boolean": Boolean,
-            "number": lambda: number_shape(conjuncts, self._report, integer=integer),
-            "string": lambda: string_shape(conjuncts, self._report),
-            "array": lambda: array_shape(conjuncts, self._report, evaluating),
-            "object": lambda: object_shape(conjuncts, self._report, self._key_language, evaluating),
-        }
-        shapes = [shape() for name, shape in shape_of.items() if name in allowed]
-        satisfiable = tuple(shape for shape in shapes if shape is not None)
+        shapes: list[Shape | None] = []
+        if "null" in allowed:
+            shapes.append(Null())
+        if "boolean" in allowed:
+            shapes.append(Boolean())
+        if "number" in allowed:
+            shapes.append(number_shape(conjuncts, self._report, integer=integer))
+        if "string" in allowed:
+            shapes.append(string_shape(conjuncts, self._report))
+        if "array" in allowed:
+            shapes.append(array_shape(conjuncts, self._report, evaluating))
+        if "object" in allowed:
+            shapes.append(object_shape(conjuncts, self._report, self._key_language, evaluating))
+        satisfiable = tuple([shape for shape in shapes if shape is not None])
         return ValueSet(shapes=satisfiable) if satisfiable else _contradiction(conjuncts)
 
     def _key_language(self, subschema: Subschema) -> Dfa | None:

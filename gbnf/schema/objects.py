@@ -54,7 +54,10 @@ def object_shape(
     if high is not None and low > high:
         return None
     chains = _chains(conjuncts, properties, shape.required)
-    return replace(shape, properties=properties, others=others, chains=chains, conjuncts=tuple(conjuncts))
+    groups = shape.one_of_groups
+    return Object(
+        properties, shape.required, others, groups, shape.min_properties, high, chains, tuple(conjuncts)
+    )
 
 
 def _chains(
