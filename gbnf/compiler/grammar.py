@@ -184,8 +184,9 @@ def link(
 ) -> Grammar:
     """Link parts with the primitives that they need. The first rule of the first part is `root`."""
     parts = tuple(parts)
-    names = frozenset[str]().union(*[part.names for part in parts])
-    needs = frozenset[str]().union(*[part.needs for part in parts]) - names
+    needs = frozenset[str]().union(*[part.needs for part in parts])
+    if len(parts) > 1:
+        needs = needs.difference(*[part.names for part in parts])
     parts = (*parts, *_shared_parts(needs, whitespace, digits))
     text = "".join([part.text for part in parts])
     return Grammar(Rules(_LinkedProductions(parts)), tuple(sorted(findings)), emitted=text)

@@ -218,6 +218,7 @@ def _unless(rests: Sequence[tuple[str, Expr]], *, ends: bool) -> Expr:
     return factor_prefixes(branches if ends else [*branches, Literal('"')])
 
 
+@schema_cache(maxsize=1024)
 def _other_char(excluded: str) -> Expr:
     """Return an unescaped character other than these, and the rest of a key."""
     return seq(char_class(*PLAIN_CHAR.ranges, excluded, negated=True), _KEY_REST)

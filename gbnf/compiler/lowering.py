@@ -172,8 +172,9 @@ class Lowering:
         """Return an expression for the values of a conjunction in a syntax."""
         subschemas, scope = self._canonical(subschemas, location.scope)
         key = (subschemas, self._counted(location), syntax)
-        if key in self._exprs:
-            return self._exprs[key]
+        known = self._exprs.get(key)
+        if known is not None:
+            return known
         pointer = self._expander.pointer(subschemas[0]) if subschemas else location.pointer
         if self._is_spent() and subschemas:
             self.report.add("unenforced", pointer, "type", _TOO_LARGE)
@@ -205,9 +206,10 @@ class Lowering:
         self._rule = outer
         self._nesting -= 1
         self.table.define(ref, production)
-        if isinstance(production, Ref) or production == EMPTY_LANGUAGE:
+        if type(production) is Ref or production == EMPTY_LANGUAGE:
             self._exprs[key] = production
-        return self._exprs[key]
+            return production
+        return ref
 
     def either(self, choices: Iterable[Conjunction], location: SchemaLocation, syntax: AnySyntax) -> Expr:
         """Return an expression for the values of any of several conjunctions."""

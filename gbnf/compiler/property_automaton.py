@@ -373,12 +373,12 @@ class PropertyAutomaton:
             bit = self._bits.get(name, 0)
             labels[bit] = (name or "Key") if bit else "Rest"
             having: dict[Expr, int] = {}
-            for index, members in enumerate(shapes):
+            for index, members in enumerate(shapes) if len(shapes) > 1 else ():
                 if name in members.values:
                     value = members.values[name]
                     having[value] = having.get(value, 0) | 1 << index
-            satisfies = sum(1 << number for number, group in enumerate(self._groups) if name in group)
-            for value, mask in having.items():
+            satisfies = sum([1 << number for number, group in enumerate(self._groups) if name in group])
+            for value, mask in having.items() or [(shapes[0].values[name], 1)]:
                 key = (bit, mask, name in required, satisfies)
                 words.setdefault(key, []).append((layout.key(name), seq(layout.colon, value)))
             earlier |= bit

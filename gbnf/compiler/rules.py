@@ -51,6 +51,7 @@ class NameTable:
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
+        self._stems: dict[tuple[str, ...], str] = {}  # of names with numbers, by their parts
 
     def fresh(self, *parts: str) -> str:
         """Return the camelCase of `parts`, with a number that makes it unique if needed."""
@@ -59,14 +60,16 @@ class NameTable:
 
     def numbered(self, many: int, *parts: str) -> list[str]:
         """Return several such names, each with a number."""
-        stem = camel(*parts)
+        stem = self._stems.get(parts) or self._stems.setdefault(parts, camel(*parts))
         start = f"{stem}x" if stem[-1].isdigit() else stem
         number = self._counts.get(stem, int(stem in self._taken))
         names: list[str] = []
         while len(names) < many:
             number += 1
-            if f"{start}{number}" not in self._taken:
-                names.append(self._take(f"{start}{number}"))
+            name = f"{start}{number}"
+            if name not in self._taken:
+                self._taken.add(name)
+                names.append(name)
         self._counts[stem] = number
         return names
 
@@ -99,7 +102,7 @@ class RuleTable:
         """Set the production of a reserved nonterminal; return the nonterminal of an equal one, if any."""
         shared = self._refs.setdefault(identity(production), ref)
         self.productions.pop(ref.name, None)  # in the order of definition, most rules come after their parts
-        if shared != ref and isinstance(production, Seq | Alt):
+        if shared is not ref and shared != ref and (type(production) is Seq or type(production) is Alt):
             self.productions[ref.name] = shared  # for those that refer to it already
             return shared
         self.productions[ref.name] = production

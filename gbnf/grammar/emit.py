@@ -38,6 +38,8 @@ def emit(rules: Rules) -> str:
 
 def emit_rule(name: str, expr: Expr) -> str:
     """Return one rule as a line of GBNF. Raises GrammarError as `emit` does, naming the rule."""
+    if (type(expr) is Seq or type(expr) is Alt) and expr.emitted is not None:  # as of most
+        return f"{name} ::= {expr.emitted}\n"
     try:
         return f"{name} ::= {emit_expr(expr)}\n"
     except GrammarError as error:

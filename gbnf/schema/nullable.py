@@ -15,6 +15,8 @@ def without_null(tool: str, schema: Any) -> Iterator[Finding]:
         if not isinstance(here, Mapping):
             continue
         declared, listed = here.get("type", ()), here.get("enum")
+        if listed is None and "nullable" not in here:  # as most
+            continue
         types = [declared] if isinstance(declared, str) else [*declared] if isinstance(declared, list) else []
         is_nullable = "null" in types
         if here.get("nullable") is True and declared and not is_nullable:
