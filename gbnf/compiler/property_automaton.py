@@ -317,6 +317,9 @@ class PropertyAutomaton:
         if is_ordered:
             rest = [name for name in names if name not in order.exact]
             self._classes += self._declared(shapes, rest, is_chain=False)
+        self._declared_end = len(self._classes)
+        #: The text that all declared properties begin with, in any order.
+        self._prefix = literal(self._classes[0].text if self._classes else "")
         others: dict[Expr, int] = {}
         for index, members in enumerate(shapes):
             for other in members.others:
@@ -416,31 +419,31 @@ class PropertyAutomaton:
 
     def _pairs(self, index: int, before: Expr) -> Expr:
         """Return `before`, then the pairs that may come next and what follows them."""
-        node = self._plan.nodes[index]
+        node, bodies, rests = self._plan.nodes[index], self._bodies, self._rests
         declared: list[Expr] = []
         others: list[Expr] = []
         for step in node.steps:
             number, follower = step
-            body, rest = self._bodies[number], self._rests[follower]
+            body, rest = bodies[number], rests[follower]
             if type(body) is Ref is type(rest):  # as for most in any order: without a call for each
                 entry: Expr = Seq((body, rest))
             else:
                 entry = self._entry(step, body, rest)
                 if entry == EMPTY_LANGUAGE:
                     continue
-            kind = self._classes[number]
-            if not kind.label:
+            if number >= self._declared_end:
                 others.append(entry)
+            elif self._is_ordered:
+                declared.append(seq(literal(self._classes[number].text), entry))
             else:
-                declared.append(seq(literal(kind.text), entry) if self._is_ordered else entry)
+                declared.append(entry)
         if self._is_ordered:
             return seq(before, factor_prefixes([*declared, *map(self._beyond, node.beyond), *others]))
-        prefix = literal(self._classes[0].text)
         if declared:
             together = declared[0] if len(declared) == 1 else Alt(tuple(declared))
             if not others:
-                return seq(before, prefix, together)
-            others.insert(0, seq(prefix, together))
+                return seq(before, self._prefix, together)
+            others.insert(0, seq(self._prefix, together))
         return seq(before, others[0] if len(others) == 1 else alt(*others))
 
     def _entry(self, step: _Step, body: Expr, rest: Expr) -> Expr:

@@ -70,18 +70,15 @@ def identity(production: Expr) -> str | Expr:
 
 def _emit(expr: Expr, names: list[str]) -> str:
     """Return the text of an expression, and add the names that it refers to."""
+    if type(expr) is Seq:
+        return _emit_seq(expr, names)
+    if type(expr) is Alt:
+        return _emit_alt(expr, names)
     if type(expr) is Ref:
         names.append(expr.name)
         return expr.name
     if type(expr) is Literal:
         return emit_literal(expr.text)
-    if (type(expr) is Seq or type(expr) is Alt) and expr.emitted is not None:
-        names += references(expr)
-        return expr.emitted
-    if type(expr) is Seq:
-        return _emit_seq(expr, names)
-    if type(expr) is Alt:
-        return _emit_alt(expr, names)
     if type(expr) is CharClass:
         if expr.emitted is None:
             expr.emitted = _emit_class(expr)
@@ -97,32 +94,38 @@ def _emit(expr: Expr, names: list[str]) -> str:
 
 def _emit_seq(expr: Seq, names: list[str]) -> str:
     parts = []
-    for item in expr.items:  # most are names and literals: without a call for each
+    for item in expr.items:  # without a call for names, and without a second one for most others
         if type(item) is Ref:
             names.append(item.name)
             parts.append(item.name)
         elif type(item) is Literal:
             parts.append(emit_literal(item.text))
         else:
-            parts.append(f"({_emit(item, names)})" if type(item) is Alt else _emit(item, names))
+            parts.append(f"({_emit_alt(item, names)})" if type(item) is Alt else _emit(item, names))
     return " ".join(parts) or '""'
 
 
 def _emit_alt(expr: Alt, names: list[str]) -> str:
+    if expr.emitted is not None:
+        names += references(expr)
+        return expr.emitted
     if not expr.items:
         raise GrammarError(
             "an alternation without alternatives matches nothing, and GBNF has no text for it: "
             "remove what refers to it"
         )
     parts = []
-    for item in expr.items:  # most are names, or two of them: without a call for each
-        if type(item) is Seq and len(item.items) == 2:
+    for item in expr.items:  # as above; most are two names
+        if type(item) is not Seq:
+            parts.append(_emit(item, names))
+            continue
+        if len(item.items) == 2:
             first, second = item.items
             if type(first) is Ref and type(second) is Ref:
                 names += (first.name, second.name)
                 parts.append(f"{first.name} {second.name}")
                 continue
-        parts.append(_emit(item, names))
+        parts.append(_emit_seq(item, names))
     return " | ".join(parts)
 
 
