@@ -276,23 +276,24 @@ class Lowering:
             return self._in_forms(values, location, syntax)
         alternatives = [self._enumerated(values.values, location, syntax)] if values.values else []
         shapes = values.shapes
-        kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
-        objects = [shape for shape in shapes if type(shape) is Object]
-        self._begin_alike(max(len(objects), len(kinds) - len(objects)))
-        if self.merges:
-            try:
-                alternatives += self._merged(shapes, location, syntax)
-            except WorkLimitError:
-                self.report.add("unenforced", location.pointer, "type", LEFT_OPEN)
-                for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
-                    alternatives.append(self._anything.values(_STRUCTURED[kind], syntax))
-            shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
-        elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
-            with suppress(WorkLimitError):  # it is reported for each shape below
-                joint = self._joint(objects, location, syntax)
-                if joint is not None:
-                    alternatives.append(joint)
-                    shapes = tuple(shape for shape in shapes if type(shape) is not Object)
+        if len(shapes) > 1:
+            kinds = [type(shape) for shape in shapes if type(shape) in _STRUCTURED]
+            objects = [shape for shape in shapes if type(shape) is Object]
+            self._begin_alike(max(len(objects), len(kinds) - len(objects)))
+            if self.merges:
+                try:
+                    alternatives += self._merged(shapes, location, syntax)
+                except WorkLimitError:
+                    self.report.add("unenforced", location.pointer, "type", LEFT_OPEN)
+                    for kind in dict.fromkeys(type(shape) for shape in shapes if type(shape) in _STRUCTURED):
+                        alternatives.append(self._anything.values(_STRUCTURED[kind], syntax))
+                shapes = tuple(shape for shape in shapes if type(shape) not in _STRUCTURED)
+            elif self._order_budget.any_order and len(objects) >= _MANY_SHAPES:
+                with suppress(WorkLimitError):  # it is reported for each shape below
+                    joint = self._joint(objects, location, syntax)
+                    if joint is not None:
+                        alternatives.append(joint)
+                        shapes = tuple(shape for shape in shapes if type(shape) is not Object)
         structured = sum([type(shape) in _STRUCTURED for shape in shapes])
         for number, shape in enumerate(shapes, 1):
             inner = location

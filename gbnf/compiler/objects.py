@@ -126,13 +126,14 @@ def members_expr(
             if chains is None
             else Occurrence(frozenset(members.values), chains=chains)
         )
-        bounds = [("minProperties", members.least), ("maxProperties", members.most is not None)]
-        limit = MAX_COUNTING_STATES if members.groups or any(is_bound for _, is_bound in bounds) else None
+        is_bound = bool(members.least) or members.most is not None
+        limit = MAX_COUNTING_STATES if members.groups or is_bound else None
         try:
             expr = PropertyAutomaton((members,), order, limit, layout, scope).expression()
         except TooManyStatesError:
-            if any(is_bound for _, is_bound in bounds):
-                loosened += [(keyword, _TOO_MANY) for keyword, is_bound in bounds if is_bound]
+            if is_bound:
+                loosened += [("minProperties", _TOO_MANY)] if members.least else []
+                loosened += [("maxProperties", _TOO_MANY)] if members.most is not None else []
                 members = members._replace(least=0, most=None)
             else:
                 loosened.append(("requires_one_of", _TOO_MANY))

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 _EVALUATING = frozenset({"allOf", "anyOf", "oneOf", CONDITION, OPTIONAL})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: there are many, and `__init__` would take three times as long
 class Subschema:
-    """A schema in a document: raw (a boolean or an object), with its JSON Pointer."""
+    """A schema in a document: raw (a boolean or an object), with its JSON Pointer. Treat it as immutable."""
 
     raw: Any
     pointer: str

@@ -145,12 +145,14 @@ class Expander:
         for conjunct in conjuncts:
             if conjunct.raw is False:
                 return ValueSet(reason=f"the schema at '{conjunct.pointer or '/'}' is false")
-        if branchings and not allowed_types(conjuncts)[0]:  # whichever branches are chosen
+        source = next((schema for schema in conjuncts if "enum" in schema.raw or "const" in schema.raw), None)
+        if not branchings:
+            return self._finite(source, conjuncts, whole=False) if source else self._intersect(conjuncts)
+        if not allowed_types(conjuncts)[0]:  # whichever branches are chosen
             return _contradiction(conjuncts)
         too_many = math.prod(len(branching.branches) for branching in branchings) > budget
-        source = next((schema for schema in conjuncts if "enum" in schema.raw or "const" in schema.raw), None)
-        if source is not None and (too_many or not branchings):
-            return self._finite(source, conjuncts, whole=too_many)
+        if source is not None and too_many:
+            return self._finite(source, conjuncts, whole=True)
         if too_many or any(branching.keyword == OPTIONAL for branching in branchings):
             decided = cases(
                 flat,

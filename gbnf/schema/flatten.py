@@ -32,6 +32,8 @@ _Rewrite = Callable[[Subschema, str], list[list[Any]]]
 
 #: The work of visiting one subschema, in the units of `gbnf.work_limits`.
 _SUBSCHEMA_WORK = 15
+#: The keywords that add to a conjunction, or are reported.
+_SPREADING = CHOICES | {*REFERENCES, "allOf", CONDITION, OPTIONAL, "required"}
 #: How deeply complements are searched for keywords without one: the search is recursive.
 _MAX_OBSTACLES = 20
 _DRAFT_3 = "a flag is the form of draft 3; list the names beside `properties`"
@@ -47,9 +49,9 @@ class Branching:
     exclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FlatSchema:
-    """Schema objects that must all be satisfied, and the open choices beside them."""
+    """Schema objects that must all be satisfied, and the open choices beside them. Treat it as immutable."""
 
     conjuncts: tuple[Subschema, ...] = ()
     branchings: tuple[Branching, ...] = ()
@@ -88,7 +90,7 @@ class Flattener:
             raw = subschema.raw
             if raw is True or subschema in conjuncts:
                 continue
-            if raw is False:
+            if raw is False or _SPREADING.isdisjoint(raw):  # the latter of most
                 conjuncts[subschema] = None
                 continue
             members = [self._document.follow(subschema, keyword) for keyword in REFERENCES if keyword in raw]

@@ -136,7 +136,9 @@ def subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Any]]:
     if not isinstance(schema, Mapping):
         return
     for keyword, value in schema.items():
-        match APPLICATORS.get(keyword), value:
+        if keyword not in APPLICATORS:
+            continue
+        match APPLICATORS[keyword], value:
             case "one", Mapping() | bool():
                 yield (keyword,), value
             case "list", list():

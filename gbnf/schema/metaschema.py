@@ -103,7 +103,9 @@ _SCHEMAS = _KeywordForm(
     "Write one schema or more in brackets.",
 )
 _MAP = _KeywordForm(
-    lambda value: isinstance(value, Mapping), "an object of schemas", "Write a schema under each key."
+    lambda value: type(value) is dict or isinstance(value, Mapping),
+    "an object of schemas",
+    "Write a schema under each key.",
 )
 
 _FORMS: Mapping[str, _KeywordForm] = {

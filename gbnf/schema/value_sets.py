@@ -128,7 +128,7 @@ class KeyClass:
     value: Conjunction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, so that it is made fast: treat it as immutable
 class Object:
     """Objects: declared properties in order, those required, and classes of other keys.
 
@@ -160,7 +160,7 @@ class Object:
 Shape: TypeAlias = Null | Boolean | Number | String | Array | Object
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as above
 class ValueSet:
     """A union of single values and of shapes. `reason` says why nothing is allowed, where both are empty."""
 
