@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from gbnf.grammar.emit import identity
 from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Rules, Seq
-from gbnf.grammar.passes import substitute
+from gbnf.grammar.passes import renamed, substitute
 from gbnf.schema_caches import schema_cache
 
 _WORDS = re.compile(r"[A-Za-z0-9]+")
@@ -168,6 +168,6 @@ class Fragment:
         if self not in instances:
             refs = {name: scope.reserve(1, name.rstrip("0123456789"))[0] for name, _ in self.productions}
             for name, production in self.productions:
-                scope.table.define(refs[name], substitute(production, refs))
-            instances[self] = substitute(self.expr, refs)
+                scope.table.define(refs[name], renamed(production, refs))
+            instances[self] = renamed(self.expr, refs)
         return instances[self]

@@ -145,6 +145,22 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     return with_parts(expr, lambda part: substitute(part, replacements))
 
 
+def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
+    """Return `expr` with other names for nonterminals, different ones for different ones.
+
+    So there is nothing to simplify, as `substitute` does.
+    """
+    if type(expr) is Ref:
+        return names.get(expr.name, expr)
+    if type(expr) is Seq:
+        return Seq(tuple([renamed(item, names) for item in expr.items]))
+    if type(expr) is Alt:
+        return Alt(tuple([renamed(item, names) for item in expr.items])) if references(expr) else expr
+    if type(expr) is Repeat:
+        return Repeat(renamed(expr.item, names), expr.minimum, expr.maximum)
+    return expr
+
+
 def _derives(expr: Expr, doubtful: Container[str]) -> bool:
     """Return whether `expr` derives a string without the rules in `doubtful`."""
     if type(expr) is Ref:
