@@ -149,8 +149,7 @@ class _Structure(NamedTuple):
     the classes whose properties may come between those of the chains. `is_plain`: whether nothing but the
     properties that are closed decides what may follow. `needed`: the required properties of each shape,
     `groups` its groups; `group_masks`: of one shape alone, the bits of each group's properties. `least` and
-    `most`: how many optional properties, `counted` as far as they are counted; `rest_most`: how many that may
-    come twice.
+    `most`: how many optional properties; `rest_most`: how many that may come twice.
     """
 
     kinds: tuple[_Kind, ...]
@@ -163,7 +162,6 @@ class _Structure(NamedTuple):
     group_masks: tuple[int, ...]
     least: int
     most: int | None
-    counted: int
     rest_most: int | None
 
     def plan(self, max_states: int | None) -> _Plan:
@@ -247,7 +245,7 @@ class _Structure(NamedTuple):
         if not kind.is_required:
             if self.most is not None and optional >= self.most:
                 return None
-            optional = min(optional + 1, self.counted)
+            optional = min(optional + 1, max(self.least, self.most or 0))
             if kind.is_declared and not kind.bit and self.rest_most is not None:
                 if rest == self.rest_most:
                     return None
@@ -261,10 +259,10 @@ class _Structure(NamedTuple):
     def _may_end(self, state: _State) -> bool:
         if state.optional < self.least:
             return False
-        for index, (needed, groups) in enumerate(zip(self.needed, self.groups, strict=True)):
-            if state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied:
-                return True
-        return False
+        return any(
+            state.shapes >> index & 1 and not needed & ~state.closed and not groups & ~state.satisfied
+            for index, (needed, groups) in enumerate(zip(self.needed, self.groups, strict=True))
+        )
 
 
 #: The most classes of a structure whose plan is kept.
@@ -343,7 +341,6 @@ class PropertyAutomaton:
             group_masks=tuple(map(self._mask, self._groups)) if len(shapes) == 1 else (),
             least=least,
             most=most,
-            counted=max(least, most or 0),
             rest_most=order.rest_most,
         )
         plan = _plan_of_few if len(self._classes) <= _FEW_CLASSES else _Structure.plan

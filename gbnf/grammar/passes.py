@@ -10,18 +10,7 @@ from collections.abc import Callable, Container, Mapping
 
 from gbnf.grammar.analysis import strong_components, to_fixpoint
 from gbnf.grammar.emit import identity
-from gbnf.grammar.ir import (
-    EMPTY_LANGUAGE,
-    Alt,
-    Expr,
-    Literal,
-    Ref,
-    Repeat,
-    Rules,
-    Seq,
-    references,
-    with_parts,
-)
+from gbnf.grammar.ir import EMPTY_LANGUAGE, Alt, Expr, Ref, Repeat, Rules, Seq, references, with_parts
 
 
 def drop_unproductive(rules: Rules) -> Rules:
@@ -146,10 +135,7 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
 
 def renamed(expr: Expr, names: Mapping[str, Ref]) -> Expr:
-    """Return `expr` with other names for nonterminals, different ones for different ones.
-
-    So there is nothing to simplify, as `substitute` does.
-    """
+    """Return `expr` with a name of its own for each of the nonterminals in `names`: nothing to simplify."""
     if type(expr) is Ref:
         return names.get(expr.name, expr)
     if type(expr) is Seq:
@@ -166,15 +152,12 @@ def _derives(expr: Expr, doubtful: Container[str]) -> bool:
     if type(expr) is Ref:
         return expr.name not in doubtful
     if type(expr) is Seq:
-        for item in expr.items:  # most are names and literals: without a call for each
-            if type(item) is Ref:
-                if item.name in doubtful:
-                    return False
-            elif type(item) is not Literal and not _derives(item, doubtful):
+        for item in expr.items:  # noqa: SIM110  # a generator is slower
+            if not _derives(item, doubtful):
                 return False
         return True
     if type(expr) is Alt:
-        for item in reversed(expr.items):  # noqa: SIM110  # a generator is slower; most often the last is a literal
+        for item in reversed(expr.items):  # noqa: SIM110  # likewise; most often the last one is a literal
             if _derives(item, doubtful):
                 return True
         return False

@@ -322,19 +322,16 @@ class Expander:
         def evaluating(subschema: Subschema) -> tuple[tuple[Subschema, ...], bool]:
             return self._flattener.evaluating(subschema, conjuncts)
 
-        shapes: list[Shape | None] = []
-        if "null" in allowed:
-            shapes.append(Null())
-        if "boolean" in allowed:
-            shapes.append(Boolean())
-        if "number" in allowed:
-            shapes.append(number_shape(conjuncts, self._report, integer=integer))
-        if "string" in allowed:
-            shapes.append(string_shape(conjuncts, self._report))
-        if "array" in allowed:
-            shapes.append(array_shape(conjuncts, self._report, evaluating))
-        if "object" in allowed:
-            shapes.append(object_shape(conjuncts, self._report, self._key_language, evaluating))
+        shapes: tuple[Shape | None, ...] = (
+            Null() if "null" in allowed else None,
+            Boolean() if "boolean" in allowed else None,
+            number_shape(conjuncts, self._report, integer=integer) if "number" in allowed else None,
+            string_shape(conjuncts, self._report) if "string" in allowed else None,
+            array_shape(conjuncts, self._report, evaluating) if "array" in allowed else None,
+            object_shape(conjuncts, self._report, self._key_language, evaluating)
+            if "object" in allowed
+            else None,
+        )
         satisfiable = tuple([shape for shape in shapes if shape is not None])
         return ValueSet(shapes=satisfiable) if satisfiable else _contradiction(conjuncts)
 
