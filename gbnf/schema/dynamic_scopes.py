@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urldefrag, urljoin
@@ -12,27 +11,9 @@ from jsonschema_specifications import REGISTRY as SPECIFICATIONS
 from referencing import Registry, Resource, Specification, exceptions
 
 from gbnf.errors import SchemaError
-from gbnf.schema.keywords import REFERENCES
+from gbnf.schema.names import Names, objects, own_dynamic_anchors
 
 _ROOT_URI = "urn:schema"
-
-
-def _survey(schema: Any) -> tuple[Counter[str], bool, bool]:
-    """Return what a schema contains that affects references.
-
-    The names of all dynamic anchors, "" for each `$recursiveAnchor`; whether it has anchors, or identifiers
-    below the root; whether it refers outside.
-    """
-    dynamic: Counter[str] = Counter()
-    has_names = refers_outside = False
-    for raw in _objects(schema):
-        has_names |= raw is not schema and not _IDENTIFYING.isdisjoint(raw)
-        if not _NAMING.isdisjoint(raw):
-            has_names = True
-            dynamic.update(_own_dynamic_anchors(raw))
-        for keyword in raw.keys() & REFERENCES:
-            refers_outside |= isinstance(raw[keyword], str) and raw[keyword][:1] != "#"
-    return dynamic, has_names, refers_outside
 
 
 _MAX_NODES = 200_000
@@ -60,10 +41,6 @@ def _expanded_size(schema: Any) -> int:
     return sizes.get(id(schema), 1)
 
 
-_IDENTIFYING = frozenset({"$id", "id"})
-_NAMING = frozenset({"$anchor", "$dynamicAnchor", "$recursiveAnchor"})
-
-
 class DynamicScopes:
     """Resolves references by the resources on the path to them.
 
@@ -73,10 +50,10 @@ class DynamicScopes:
     Source: 2020-12 core, 8.2.3.2; 2019-09 core, 8.2.4.2.
     """
 
-    def __init__(self, specification: Specification[Any], schema: Any) -> None:
+    def __init__(self, specification: Specification[Any], schema: Any, names: Names) -> None:
         resource: Resource[Any] = specification.create_resource(schema)
         self._root = resource.id() or _ROOT_URI
-        dynamic, has_names, refers_outside = _survey(schema)
+        dynamic, has_names, refers_outside = names
         registry: Registry[Any] = SPECIFICATIONS.with_resource(self._root, resource)
         if has_names or refers_outside:
             if _expanded_size(schema) > _MAX_NODES:
@@ -132,7 +109,7 @@ class DynamicScopes:
             except exceptions.Unresolvable:
                 contents = True
             names = frozenset(
-                name for raw in _objects(contents, own=True) for name in _own_dynamic_anchors(raw)
+                name for raw in objects(contents, own=True) for name in own_dynamic_anchors(raw)
             )
             if not isinstance(contents, Mapping) or contents.get("$recursiveAnchor") is not True:
                 names -= {""}  # it counts at the root only
@@ -153,26 +130,3 @@ class DynamicScopes:
 def base_uri(resolver: Any) -> str:
     """Return the base URI of a resolver of `referencing`."""
     return str(resolver._base_uri)  # noqa: SLF001  # it has no public name
-
-
-def _objects(schema: Any, *, own: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Yield every object in a schema, each once; `own`: none of those in a resource below it."""
-    pending, seen = [schema], set()
-    while pending:
-        raw = pending.pop()
-        if not isinstance(raw, Mapping | list) or id(raw) in seen:
-            continue
-        seen.add(id(raw))
-        if isinstance(raw, list):
-            pending += raw
-        elif not own or raw is schema or not isinstance(raw.get("$id"), str):
-            yield raw
-            pending += raw.values()
-
-
-def _own_dynamic_anchors(raw: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dynamic anchors that an object declares itself; "" for `$recursiveAnchor`."""
-    if isinstance(raw.get("$dynamicAnchor"), str):
-        yield raw["$dynamicAnchor"]
-    if raw.get("$recursiveAnchor") is True:
-        yield ""
