@@ -41,6 +41,7 @@ from gbnf.regular.ecma262 import found_in
 from gbnf.regular.pattern_syntax import Alternation, Chars, Concatenation, End, PatternNode, Repetition, Start
 from gbnf.regular.transition_tables import explore
 from gbnf.schema.value_sets import Bound, Number
+from gbnf.schema_caches import schema_cache
 from gbnf.work_limits import MAX_COUNTED_STATES, work_cache
 
 #: From here on, a double is followed by another one of at least 1 more.
@@ -53,8 +54,14 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
 
     `exponents`: numbers that need not be integers may be written with one.
     """
-    low, high = shape.minimum, shape.maximum
-    if shape.integer is True:
+    return _range_expr(shape.integer, shape.minimum, shape.maximum, digits, exponents)
+
+
+@schema_cache(maxsize=1024)
+def _range_expr(
+    integer: bool | None, low: Bound | None, high: Bound | None, digits: DigitLimits, exponents: bool
+) -> Expr:
+    if integer is True:
         if low is None and high is None and exponents:
             return Ref("integer")
         least, greatest = (None if end is None else end.value for end in (low, high))
@@ -63,7 +70,7 @@ def range_expr(shape: Number, digits: DigitLimits, *, exponents: bool = True) ->
     last = None if high is None else -_least(Bound(-high.value, high.exclusive))
     if first is not None and last is not None and first > last:
         return EMPTY_LANGUAGE
-    if shape.integer is False:
+    if integer is False:
         return _not_integers(first, last, digits)
     if not exponents:
         return decimal_expr(first, last, digits)
