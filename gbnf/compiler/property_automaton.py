@@ -291,11 +291,13 @@ class PropertyAutomaton:
         """Find the states. Raises TooManyStatesError."""
         self._layout, self._scope = layout, scope
         self._is_ordered = is_ordered = order.chains is not None
-        names = list(dict.fromkeys([name for members in shapes for name in members.values]))
+        only = shapes[0]
+        names = [*only.values]
+        if len(shapes) > 1:
+            names = list(dict.fromkeys([name for members in shapes for name in members.values]))
         chains = [names] if order.chains is None else order.chains
         exact = [name for chain in chains for name in chain if name in order.exact]
         self._bits = {name: 1 << index for index, name in enumerate(exact)}
-        only = shapes[0]
         least = max(only.least - len(only.required), 0)
         most = None if only.most is None else only.most - len(only.required)
         owned = [
@@ -312,8 +314,7 @@ class PropertyAutomaton:
             self._classes += self._declared(shapes, chain, is_chain=is_ordered)
             ranges.append((range(first, len(self._classes)), self._mask(chain)))
         first = len(self._classes)
-        if is_ordered:
-            rest = [name for name in names if name not in order.exact]
+        if is_ordered and (rest := [name for name in names if name not in order.exact]):
             self._classes += self._declared(shapes, rest, is_chain=False)
         self._declared_end = len(self._classes)
         #: The text that all declared properties begin with, in any order.
@@ -329,15 +330,16 @@ class PropertyAutomaton:
             chains=tuple(ranges),
             anywhere=range(first, len(self._classes)),
             is_ordered=is_ordered,
-            is_plain=not (owned or least or only.most is not None)
-            and all(order.exact.issuperset(members.values) for members in shapes),
+            is_plain=not (owned or least or only.most is not None) and order.exact.issuperset(names),
             needed=tuple([self._mask(members.required) for members in shapes]),
             groups=tuple(
                 [
                     sum([1 << bit for bit, (owner, _) in enumerate(owned) if owner == index])
                     for index in range(len(shapes))
                 ]
-            ),
+            )
+            if owned
+            else (0,) * len(shapes),
             group_masks=tuple(map(self._mask, self._groups)) if len(shapes) == 1 else (),
             least=least,
             most=most,
@@ -364,12 +366,13 @@ class PropertyAutomaton:
         """Yield the classes of declared properties; all that may come twice are one class."""
         layout, required = self._layout, shapes[0].required
         # In any order, many states have the same properties, and all they have in common is this.
-        prefix = "" if is_chain else commonprefix([layout.key(name) for name in names])  # noqa: RUF071  # no paths
+        keys = [layout.key(name) for name in names]
+        prefix = "" if is_chain else commonprefix(keys)  # noqa: RUF071  # no paths
         words: dict[tuple[int, int, bool, int], list[tuple[str, Expr]]] = {}
         labels: dict[int, str] = {}
         closes: dict[int, int] = {}
         earlier = 0
-        for name in names:
+        for name, word in zip(names, keys, strict=True):
             bit = self._bits.get(name, 0)
             labels[bit] = (name or "Key") if bit else "Rest"
             having: dict[Expr, int] = {}
@@ -377,10 +380,12 @@ class PropertyAutomaton:
                 if name in members.values:
                     value = members.values[name]
                     having[value] = having.get(value, 0) | 1 << index
-            satisfies = sum([1 << number for number, group in enumerate(self._groups) if name in group])
+            satisfies = 0
+            for number, group in enumerate(self._groups):
+                satisfies |= (name in group) << number
             for value, mask in having.items() or [(shapes[0].values[name], 1)]:
                 key = (bit, mask, name in required, satisfies)
-                words.setdefault(key, []).append((layout.key(name), seq(layout.colon, value)))
+                words.setdefault(key, []).append((word, seq(layout.colon, value)))
             earlier |= bit
             closes[bit] = earlier if is_chain else bit
         for (bit, mask, is_required, satisfies), pairs in words.items():

@@ -20,6 +20,7 @@ MAX_PARTS = 7
 _MAX_PART_LENGTH = 40
 
 
+@schema_cache(maxsize=4096)
 def camel(*parts: str) -> str:
     """Join parts to lowerCamelCase of `[A-Za-z0-9]`.
 
@@ -51,7 +52,6 @@ class NameTable:
     def __init__(self, taken: frozenset[str] = frozenset()) -> None:
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
-        self._stems: dict[tuple[str, ...], str] = {}  # of names with numbers, by their parts
 
     def fresh(self, *parts: str) -> str:
         """Return the camelCase of `parts`, with a number that makes it unique if needed."""
@@ -60,7 +60,7 @@ class NameTable:
 
     def numbered(self, many: int, *parts: str) -> list[str]:
         """Return several such names, each with a number."""
-        stem = self._stems.get(parts) or self._stems.setdefault(parts, camel(*parts))
+        stem = camel(*parts)
         start = f"{stem}x" if stem[-1].isdigit() else stem
         number = self._counts.get(stem, int(stem in self._taken))
         names: list[str] = []

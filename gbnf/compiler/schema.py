@@ -129,11 +129,14 @@ def compilation(schema: Any) -> Iterator[None]:
         raise SchemaError("", problem, "Shorten it, or leave it to the validator.") from None
 
 
+_CHOICES = {"whitespace": get_args(Whitespace), "property_order": get_args(PropertyOrder)}
+
+
 def check_options(options: CompileOptions) -> None:
     """Raise InvalidArgumentError for an unknown layout or order, or a depth below 0."""
-    for name, values in (("whitespace", Whitespace), ("property_order", PropertyOrder)):
-        if getattr(options, name) not in get_args(values):
-            text = f"{name}={getattr(options, name)!r} is none of {', '.join(get_args(values))}"
+    for name, values in _CHOICES.items():
+        if getattr(options, name) not in values:
+            text = f"{name}={getattr(options, name)!r} is none of {', '.join(values)}"
             raise InvalidArgumentError(text)
     if options.max_depth is not None and options.max_depth < 0:
         raise InvalidArgumentError(f"max_depth={options.max_depth} is below 0")
