@@ -49,6 +49,7 @@ from gbnf.schema.document import Document
 from gbnf.schema.expand import Expander
 from gbnf.schema.keywords import JSON_TYPES, KEYWORDS, REFERENCES, JsonType, child_pointer
 from gbnf.schema.value_sets import (
+    PLAIN,
     UNCONSTRAINED,
     UNSATISFIABLE,
     Array,
@@ -58,6 +59,7 @@ from gbnf.schema.value_sets import (
     ValueSet,
     conjunction,
     distinct,
+    plain_type,
     shape_type,
 )
 from gbnf.work_limits import WorkLimitError, is_spent, spend
@@ -81,6 +83,8 @@ BEGIN_ALIKE = (
 )
 ANY_ARRAY, ANY_OBJECT = Array(), Object()
 _NUMBER_ONLY: frozenset[JsonType] = frozenset({"number"})
+#: The rules of all values of a type.
+_PRIMITIVES = {name: Ref(name) for name in PLAIN}
 _STRUCTURED: Mapping[type, JsonType] = {Array: "array", Object: "object"}
 #: What an expression is kept under: a conjunction, or several of which one holds; its depth and its syntax.
 _Key: TypeAlias = "tuple[Conjunction | frozenset[Conjunction], int, AnySyntax]"
@@ -511,6 +515,10 @@ class Lowering:
         self, name: str, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr:
         """Return the values of a declared property."""
+        if syntax is self._json and len(subschemas) == 1 and not self.overrides and not self._is_spent():
+            primitive = plain_type(subschemas[0].raw)
+            if primitive is not None:  # as of most: without all that others need
+                return _PRIMITIVES[primitive]
         inner = location.inside(name, child_pointer("/properties", name))
         if not syntax.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"

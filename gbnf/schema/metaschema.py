@@ -223,6 +223,7 @@ class MetaschemaChecker:
                 children = [
                     child
                     for keyword in keywords
+                    if keyword in _CONTAINING
                     for child in _child_schemas(raw, keyword, f"{around}/{keyword}")
                 ]
                 pending += reversed(children)

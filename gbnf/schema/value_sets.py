@@ -280,8 +280,17 @@ def set_of_types(subschemas: Conjunction, document: Document) -> ValueSet:
 
 
 _SCALARS: tuple[Shape, ...] = (Null(), Boolean(), Number(), String())
-_PLAIN = {str(shape_type(shape)): ValueSet(shapes=(shape,)) for shape in _SCALARS}
-_PLAIN["integer"] = ValueSet(shapes=(Number(integer=True),))
+#: The values of the scalar types.
+PLAIN = {str(shape_type(shape)): ValueSet(shapes=(shape,)) for shape in _SCALARS}
+PLAIN["integer"] = ValueSet(shapes=(Number(integer=True),))
+
+
+def plain_type(raw: Any) -> str | None:
+    """Return the type of a schema with just a scalar type, as most have; else None."""
+    declared = raw.get("type") if type(raw) is dict else None
+    if not isinstance(declared, str) or declared not in PLAIN:
+        return None
+    return declared if len([keyword for keyword in raw if keyword in KEYWORDS]) == 1 else None
 
 
 def plain_set(raw: Any) -> ValueSet | None:
@@ -291,7 +300,7 @@ def plain_set(raw: Any) -> ValueSet | None:
     asking = [keyword for keyword in raw if keyword in KEYWORDS]
     declared = raw.get("type")
     if asking == ["type"]:
-        return _PLAIN.get(declared) if isinstance(declared, str) else None
+        return PLAIN.get(declared) if isinstance(declared, str) else None
     if len(asking) <= 2 and "enum" in asking and (len(asking) == 1 or declared == "string"):
         listed = raw["enum"]
         if isinstance(listed, list) and listed and all(isinstance(value, str) for value in listed):
