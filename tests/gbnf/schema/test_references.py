@@ -12,10 +12,12 @@ from typing import Any
 import jsonschema
 import pytest
 from jsonschema.validators import validator_for
+from referencing.exceptions import Unresolvable
 
 from gbnf import Grammar
 from gbnf.compiler.schema import compile_schema
 from gbnf.errors import SchemaError
+from gbnf.schema.document import Document
 from support.oracle import engine
 
 _2019 = "https://json-schema.org/draft/2019-09/schema"
@@ -168,3 +170,31 @@ def test_dependencies_of_both_kinds_hide_no_identifier(draft: str, names_first: 
         "definitions": {"tree": {key: "https://e.com/tree", "type": "integer"}},
     }
     assert _accepted(compile_schema(schema), [{"p": 1}, {"p": "1"}]) == [True, False]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["#", "#/", "#/$defs/a~1b", "#/$defs/x%25y", "#/allOf/01", "#/allOf/-", "#/$defs/gone", "#here", "##"],
+)
+@pytest.mark.parametrize("draft", [None, "draft-04", "draft-07"])
+@pytest.mark.parametrize("named", [{}, {"id": "#here"}, {"$id": "https://e.com/in"}, {"$anchor": "here"}])
+def test_a_reference_leads_where_the_registry_says(
+    reference: str, draft: str | None, named: dict[str, Any]
+) -> None:
+    schema = {
+        **({"$schema": f"http://json-schema.org/{draft}/schema#"} if draft else {}),
+        "properties": {"id": {"$ref": reference}},
+        "allOf": [{}, {"type": "object", **named}],
+        "$defs": {"a/b": {"$defs": named}, "x%y": {"title": "x"}},
+        "": {"title": "empty"},
+    }
+    document = Document(schema)
+    subschema = document.root.at("properties", "id")
+    try:
+        scopes = document.dynamic_scopes
+        expected = scopes.follow("$ref", reference, scopes.resolver, ())[0]
+    except (Unresolvable, AttributeError, ValueError):
+        with pytest.raises(SchemaError, match="leads nowhere"):
+            document.follow(subschema, "$ref")
+    else:
+        assert document.follow(subschema, "$ref").raw is expected
