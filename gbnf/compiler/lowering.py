@@ -515,10 +515,11 @@ class Lowering:
         self, name: str, subschemas: Conjunction, location: SchemaLocation, syntax: ValueSyntax
     ) -> Expr:
         """Return the values of a declared property."""
-        if syntax is self._json and len(subschemas) == 1 and not self.overrides and not self._is_spent():
+        is_limited = self.overrides or self.options.max_depth is not None or self._is_spent()
+        if len(subschemas) == 1 and syntax is self._json and not is_limited:
             primitive = plain_type(subschemas[0].raw)
             if primitive is not None:  # as of most: without all that others need
-                return _PRIMITIVES[primitive]
+                return self._exprs.setdefault((subschemas, 0, syntax), _PRIMITIVES[primitive])
         inner = location.inside(name, child_pointer("/properties", name))
         if not syntax.objects.can_write(name):
             self.reason = f"the format cannot write the key {name!r}"
