@@ -52,19 +52,20 @@ def emit_expr(expr: Expr) -> str:
 
 
 def identity(production: Expr) -> str | Expr:
-    """Return what productions of the same text have in common: the text, or themselves if they have none.
+    """Return what productions of the same text have in common: the text, or the production if it has none.
 
-    Production keeps the text, and the names that it refers to: both are needed later.
+    A placeholder, which is replaced before the grammar is written, has no text, and equals only its like.
+    A sequence or alternation keeps the text, and the names that it refers to: both are needed later.
     """
-    if type(production) is not Seq and type(production) is not Alt:
-        return emit_expr(production)
-    if production.emitted is None:
-        names: list[str] = []
-        try:
+    names: list[str] = []
+    try:
+        if type(production) is not Seq and type(production) is not Alt:
+            return _emit(production, names)
+        if production.emitted is None:
             production.emitted = _emit(production, names)
-        except GrammarError:
-            return production
-        production.references = tuple(dict.fromkeys(names))
+            production.references = tuple(dict.fromkeys(names))
+    except GrammarError:
+        return production
     return production.emitted
 
 
