@@ -16,7 +16,8 @@ from functools import cached_property
 
 from gbnf.errors import InvalidArgumentError
 from gbnf.requests.phrases import PhraseMatcher
-from gbnf.requests.ranking import BM25, Ranker, without_told
+from gbnf.requests.ranking import BM25, Ranker
+from gbnf.requests.values import without_told
 from gbnf.schema_caches import schema_cache
 from gbnf.tools import Tool
 from gbnf.tools.manifest_checks import ESCAPE_HATCH

@@ -29,7 +29,7 @@ from typing import Final, Protocol
 
 from gbnf.requests import wording
 from gbnf.requests.phrases import QUOTED, UNSPACED, plain_text
-from gbnf.requests.values import most_calls, names_kind_of_file, numbers_in
+from gbnf.requests.values import most_calls, names_kind_of_file, numbers_in, without_told
 from gbnf.schema.keywords import walk
 from gbnf.schema_caches import schema_cache
 from gbnf.tools.tool import Tool
@@ -358,14 +358,6 @@ def word_stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, each marked with its language, without numbers and stop words."""
     words = islice(_stemmed(text), _MAX_QUERY_WORDS)
     return frozenset(term for word, terms in words if not word.isdecimal() for term in terms)
-
-
-def without_told(query: str) -> str:
-    """Return a request without what somebody else is told to do: "tell a@b.org to delete the draft".
-
-    A text without quotes is told as far as its sentence goes, and one after a colon as far as its line does.
-    """
-    return wording.TOLD_OTHERS.sub(lambda match: match["told"] or match["named"], query)
 
 
 def _asked(query: str) -> str:

@@ -222,9 +222,17 @@ def names_kind_of_file(request: str) -> bool:
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|\n")
 
 
+def without_told(request: str) -> str:
+    """Return a request without what somebody else is told to do: "tell a@b.org to delete the draft".
+
+    A text without quotes is told as far as its sentence goes, and one after a colon as far as its line does.
+    """
+    return wording.TOLD_OTHERS.sub(lambda match: match["told"] or match["named"], request)
+
+
 def most_calls(request: str) -> int:
     """Return how many calls a request may take: its parts, by conjunctions, lists and sentences."""
-    text = request[:LONGEST_REQUEST]
+    text = without_told(request[:LONGEST_REQUEST])
     sentences = sum(len(part.split()) > 2 for part in _SENTENCE_END.split(text))
     commas = text.count(",")
     return max(sentences, 1) + len(wording.FURTHER.findall(text)) + (commas if commas > 1 else 0)

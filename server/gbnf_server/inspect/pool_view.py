@@ -13,7 +13,8 @@ from gbnf.errors import PoolError
 from gbnf.prompts.descriptions import describe_tool
 from gbnf.requests.phrases import PhraseMatcher
 from gbnf.requests.pool_filter import Selection, best_first, heeds_only_asked
-from gbnf.requests.ranking import common_words, without_told
+from gbnf.requests.ranking import common_words
+from gbnf.requests.values import without_told
 from gbnf.tools import Tool
 from gbnf.tools.providers import PROVIDERS, Provider
 from gbnf_server.inspect.grammar_view import STEPS

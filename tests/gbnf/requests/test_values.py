@@ -217,6 +217,8 @@ def test_a_month_in_other_letters_is_none() -> None:
         ("Make the folder trips. Write the file notes there.", True),
         ("what is 10 plus 4975 times 4?", False),
         ("add tea plus coffee to the list", True),
+        ("tell bob@example.com to delete a.txt and write b.txt", False),
+        ("tell bob@example.com to delete a.txt. Then write b.txt", True),
     ],
 )
 def test_which_requests_may_take_several_calls(request_: str, several: bool) -> None:
